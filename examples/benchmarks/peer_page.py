@@ -3,7 +3,8 @@
 import csv
 
 import numpy as np
-from peer_tables import CLASSES, REGRESSION
+from peer_mixed import SOURCES
+from peer_tables import EVERY, KINDS
 from peers import CLASSIFIERS, REGRESSORS
 from report import put, save_figure, unique, write_rows
 
@@ -27,8 +28,10 @@ COLUMNS = {
     "predict": ".3f",
 }
 TEXT = "data", "model", "package", "note"
-KINDS = {  # scores where smaller is better, and what else there is a table of
-    "regression": (("RMSE", "NLL", "CRPS", "interval score"), ("coverage",)),
+OF_NUMBERS = ("RMSE", "NLL", "CRPS", "interval score"), ("coverage",)
+SCORES = {  # those where smaller is better, and what else there is a table of
+    "regression": OF_NUMBERS,
+    "mixed": OF_NUMBERS,
     "classes": (("error", "NLL"), ("ECE",)),
 }
 SECONDS = "fit", "predict"
@@ -42,10 +45,9 @@ def keep(table, out):
     path = out / "benchmarks" / f"{table.name}.csv"
     rows = {_key(row): row for row in [*read(path), *table.rows]}
     models = [OURS, *(REGRESSORS | CLASSIFIERS)]
-    order = [*REGRESSION, *CLASSES], models
     ranked = sorted(
         rows.values(),
-        key=lambda r: (order[0].index(r["data"]), models.index(r["model"]), r["seed"]),
+        key=lambda r: (EVERY.index(r["data"]), models.index(r["model"]), r["seed"]),
     )
     write_rows(
         path, table.columns, [{k: _brief(v) for k, v in r.items()} for r in ranked]
@@ -93,10 +95,14 @@ def write(table, out):
 
 
 def blocks(rows):
-    """Return the blocks of the page by the names of their marks."""
+    """Return the blocks of the page by the names of their marks.
+
+    Kinds of tables without rows have none.
+    """
     found = {"models": settings(rows), "empty": reasons(rows)}
-    for kind, (scores, others) in KINDS.items():
-        part = Results(rows, kind)
+    found["mixed tables"] = source_table(rows)
+    for kind, part in results(rows).items():
+        scores, others = SCORES[kind]
         for score in (*scores, *others, *SECONDS):
             name = f"{kind} {score}"
             found[name] = part.markdown(score)
@@ -105,12 +111,17 @@ def blocks(rows):
     return found
 
 
+def results(rows):
+    """Return the results of each kind of tables that has rows, by kind."""
+    found = {kind: Results(rows, kind) for kind in SCORES}
+    return {kind: part for kind, part in found.items() if part.rows}
+
+
 class Results:
     """Means over splits of one kind of tables, by score, model and table."""
 
     def __init__(self, rows, kind):
-        names = REGRESSION if kind == "regression" else CLASSES
-        self.rows = [row for row in rows if row["data"] in names]
+        self.rows = [row for row in rows if row["data"] in KINDS[kind]]
         self.tables = unique(self.rows, "data")
         self.models = unique(self.rows, "model")
 
@@ -168,9 +179,11 @@ class Results:
         """Return mean ranks by model, the best first.
 
         A model that was run on all splits of all tables and has the score on half of
-        the tables or more is ranked; where it has none it is last.
+        the tables or more is ranked. It is last on a table where it lacks the score of
+        a split, for whatever reason.
         """
-        values, _ = self.scores(score)
+        values, few = self.scores(score)
+        values = np.where(few, np.nan, values)
         n_runs = np.bincount([i for i, *_ in self.places], minlength=len(self.models))
         n_splits = len({place[1:] for place in self.places})
         ranked = np.mean(np.isfinite(values), axis=1) >= 0.5
@@ -244,6 +257,8 @@ def settings(rows):
                 limits = f"; at most {peer.most_rows:,} rows" if peer.most_rows else ""
                 if peer.most_columns:
                     limits += f"; at most {peer.most_columns} columns"
+                if peer.positive:
+                    limits += "; positive targets only"
                 lines.append([name + kind, packages[name], peer.settings + limits])
     return as_table(["model", "package", "settings"], lines)
 
@@ -258,6 +273,17 @@ def reasons(rows):
     return as_table(["model", "why empty", "tables"], lines)
 
 
+def source_table(rows):
+    """Return the tables of mixed kinds, where they are from and what is predicted."""
+    lines = []
+    for name, source in SOURCES.items():
+        columns = [row["columns"] for row in rows if row["data"] == name]
+        if columns:
+            item = f"`{source.package}`, `{source.item}`"
+            lines.append([name, item, f"`{source.target}`", f"{max(columns)}"])
+    return as_table(["table", "package of R, name", "y", "columns, encoded"], lines)
+
+
 def as_table(heads, lines):
     """Return a table of a page."""
     lines = [heads, ["---"] * len(heads), *lines]
@@ -267,9 +293,9 @@ def as_table(heads, lines):
 def draw_ranks(plt, rows):
     """Draw mean ranks, a panel a score, the default in another color."""
     panels = [
-        (kind, score, Results(rows, kind).ranks(score))
-        for kind, (scores, _) in KINDS.items()
-        for score in scores
+        (kind, score, part.ranks(score))
+        for kind, part in results(rows).items()
+        for score in SCORES[kind][0]
     ]
     panels = [panel for panel in panels if panel[2]]
     n_lines = -(-len(panels) // 3)

@@ -3,8 +3,9 @@
 `REGRESSORS` and `CLASSIFIERS` have a `Peer` by each name. A regressor has `fit(X, y)`
 and says how uncertain it is by `predict(X, return_std=True)`, which stands for a
 Gaussian, or by `predict(X, quantiles=[...])`, as scorers of `skswsgp.metrics` take
-them; some predict means only. All take y and X as they are. A file of this folder
-imports its package, so that a package that is missing stops nobody but its own peers.
+them; some predict means only, and one has the ends of intervals of 90 % only. All take
+y and X as they are. A file of this folder imports its package, so that a package that
+is missing stops nobody but its own peers.
 
 python -c "from peers import REGRESSORS; print(REGRESSORS['NGBoost'].make())"
 """
@@ -21,6 +22,15 @@ class Peer(NamedTuple):
     package: str = "scikit-learn"  # name on the registry
     most_rows: int | None = None  # for training; more are left out
     most_columns: int | None = None  # tables with more are left out
+    positive: bool = False  # training rows with a target of 0 or less are refused
+
+    def refusal(self, X, y):
+        """Return why X (n_samples, n_features), y (n_samples,) is refused, or None."""
+        if self.most_columns and X.shape[1] > self.most_columns:
+            return f"more than {self.most_columns} columns"
+        if self.positive and min(y) <= 0:
+            return "targets of 0 or less"
+        return None
 
     def make(self, n_threads=1, random_state=0, **options):
         """Return a new estimator, or raise ImportError with a sentence."""
@@ -94,7 +104,25 @@ REGRESSORS = {
         '`loss_function="RMSEWithUncertainty"`, else defaults',
         "catboost",
     ),
+    "CatBoost stopped": Peer(
+        "cat_boosting.StoppedCatBoost",
+        "defaults, stopped after 40 trees without a gain on a fifth of the rows, means "
+        "only",
+        "catboost",
+    ),
+    "MAPIE": Peer(
+        "conformal.boosting",
+        "`ConformalizedQuantileRegressor` on scikit-learn's histogram boosting, "
+        "defaults, a fifth of the rows to conformalize: medians and intervals of 90 %",
+        "mapie",
+    ),
     "NGBoost": Peer("natural_boosting.NGBoost", "defaults, a Gaussian", "ngboost"),
+    "NGBoost log-normal": Peer(
+        "natural_boosting.LogNormalNGBoost",
+        "defaults, `Dist=LogNormal`",
+        "ngboost",
+        positive=True,
+    ),
     "xRFM": Peer(
         "feature_machine.xrfm",
         "defaults, a fifth of the rows to tune on, means only",
