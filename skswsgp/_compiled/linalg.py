@@ -136,7 +136,7 @@ def log_determinant(R, size):
 
 @njit_small
 def sum_of_logs(values, row, size):
-    """Return this thread's part of sum_h log values[row, h]."""
+    """Return sum_h log values[row, h]."""
     log = 0.0  # a logarithm of a product of eight values costs less than eight
     for block in range((size + BLOCK - 1) // BLOCK):
         first, last = BLOCK * block, min(BLOCK * (block + 1), size)

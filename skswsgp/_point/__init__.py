@@ -1,1 +1,1 @@
-"""The formulas of one row of data, each with its adjoint, for CPU and GPU alike."""
+"""The formulas of one row of data, each with its adjoint."""

@@ -1,8 +1,8 @@
-"""Evaluations of one row of data, for the loops of both devices.
+"""Evaluations of one row of data, for the loops of the CPU.
 
 Each function sets entry `row` of its output arrays, which stay as they are where K_w
-cannot be factorised. `work` are the work arrays of thread or slot t; a factorisation
-that failed or needed extra jitter is counted in counts[t].
+cannot be factorised. `work` are the work arrays of thread t; a factorisation that
+failed or needed extra jitter is counted in counts[t].
 """
 
 import math

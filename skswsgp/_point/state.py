@@ -90,8 +90,8 @@ def workspace_shapes(n_ops, D, Q, noises, nodes, H, M, dense):
     }
 
 
-# Work arrays of one thread. `allocate_workspace`
-# adds a leading axis of threads, which `thread_view` removes.
+# Work arrays of one thread. `allocate_workspace` adds a leading axis of threads, which
+# `thread_view` removes.
 Workspace = namedtuple("Workspace", workspace_shapes(*[0] * 7, dense=False))
 thread_view = njit_view(Workspace)
 
