@@ -83,7 +83,7 @@ def run_epoch(steps, weight, loader, rng, schedule, epoch, part=None):
         rates = [schedule.rate_at(epoch, step) for step in range(first, last)]
         steps.take(loader.batch(index), n, np.array(rates))
         visited += weight[index].sum(dtype=np.float64)
-    sums, model = steps.finish_epoch(), steps.engine.model
+    sums, model = steps.finish_epoch(), steps.engine.model_snapshot()
     for array in (sums, model.params, model.noise, model.m, model.s, model.L):
         require_finite_training(array.sum())
     (ell, kl), total = sums.tolist(), model.total_weight

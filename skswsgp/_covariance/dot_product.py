@@ -59,8 +59,10 @@ def arc_cosine_profile(order, A, rows, B, n, inv_scale, op, sigma2, values, slop
             p = pair(start, j)
             norm = math.sqrt(s_row * inner_product_self(B, j, inv_scale, op, sigma2))
             cosine = values[op, p] / norm if norm > 0.0 else 0.0
-            same = n == TRIANGLE and j == i
-            cosine = 1.0 if same else min(1.0, max(-1.0, cosine))
+            if cosine > 1.0 or (n == TRIANGLE and j == i):
+                cosine = 1.0
+            elif cosine < -1.0:  # a comparison keeps NaN, which `min` of a GPU loses
+                cosine = -1.0
             angle = math.acos(cosine)
             sine = math.sqrt(1.0 - cosine * cosine)
             if order == 0:

@@ -34,6 +34,10 @@ class Engine(ABC):
         self.n_neighbors = n_neighbors
         self.n_threads = n_threads
 
+    def model_snapshot(self):
+        """Return the current model, which must not be changed."""
+        return self.model
+
     @abstractmethod
     def kernel_snapshot(self):
         """Return a model with the current kernel and Z, which must not be changed."""

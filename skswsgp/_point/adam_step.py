@@ -119,6 +119,12 @@ def update_matrix(values, derivatives, moments, steps, rate):
             step_linear(values, i, j, derivatives[i, j], 1.0, moments, first, second)
 
 
+@njit_small
+def clamp(value, low, high):
+    """Return a value moved to its limits. NaN stays, unlike with `min` of a GPU."""
+    return low if value < low else high if value > high else value
+
+
 @njit
 def update_parameters(model, optimizer, grads, rate):
     """Add a step to the logarithms of the kernel parameters and noise variances."""
@@ -129,10 +135,10 @@ def update_parameters(model, optimizer, grads, rate):
         step = adam_step(grads.d_log[0, p], optimizer.params, 0, p, first, second)
         step *= optimizer.units[p]
         if optimizer.free[p]:
-            moved = max(math.log(params[p]) + step, bounds[p, 0])
-            params[p] = math.exp(min(moved, bounds[p, 1]))
+            moved = clamp(math.log(params[p]) + step, bounds[p, 0], bounds[p, 1])
+            params[p] = math.exp(moved)
     for q in range(noise.shape[0]):
         step = adam_step(grads.d_noise[0, q], optimizer.noise, 0, q, first, second)
-        moved = max(math.log(noise[q]) + step, LOG_NOISE_BOUNDS[0])
-        noise[q] = math.exp(min(moved, LOG_NOISE_BOUNDS[1]))
+        moved = clamp(math.log(noise[q]) + step, *LOG_NOISE_BOUNDS)
+        noise[q] = math.exp(moved)
     refresh_scales(model)

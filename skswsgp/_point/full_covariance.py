@@ -66,25 +66,12 @@ def quadratic_form(L, q, rows, H, a, projection):
 
 
 @njit
-def factor_row_vjp(L, q, active, at, d_S, h, d_row):
-    """Add the derivatives by row active[at, h] of L to d_row.
-
-    d/dL_w = 2 d_S L_w, where L_w are rows active[at] of L and d_S is symmetric.
-    """
-    row = active[at, h]
-    for g in range(active.shape[1]):
-        other, weight = active[at, g], L.dtype.type(2.0) * d_S[h, g]
-        for j in range(min(row, other) + 1):
-            d_row[j] += weight * L[q, other, j]
-
-
-@njit
 def factor_panel_vjp(L, q, active, at, d_S, first, panel, product, d_L):
     """Add the derivatives by all rows active[at] of L in the columns from `first`.
 
-    There are PANEL_COLUMNS columns, which tiles of 8 x 8 multiply in two thirds of the
-    time of `factor_row_vjp`. `panel` and `product` (side, PANEL_COLUMNS) are scratch.
-    Entries of d_L above its diagonal are undefined.
+    d/dL_w = 2 d_S L_w, where L_w are rows active[at] of L and d_S is symmetric. There
+    are PANEL_COLUMNS columns, which are multiplied in tiles. `panel` and `product`
+    (side, PANEL_COLUMNS) are scratch. Entries of d_L above its diagonal are undefined.
     """
     H, stop = active.shape[1], min(first + PANEL_COLUMNS, L.shape[2])
     begin, end = np.uint64(first), np.uint64(stop)  # signed ones may be negative

@@ -53,7 +53,7 @@ def log_prob_bernoulli(y, f):
 def log_prob_logit(y, f):
     """Return log 1 / (1 + exp(-y f)) for y = -1 or 1, and its derivative by f."""
     small = math.exp(-abs(y * f))
-    log_p = min(y * f, 0.0) - math.log1p(small)
+    log_p = (0.0 if y * f > 0.0 else y * f) - math.log1p(small)
     return log_p, y * math.exp(log_p - y * f)
 
 
@@ -68,7 +68,7 @@ def log_prob_negative_binomial(size, y, f):
     size = np.float64(size)
     t = np.float64(f) - math.log(size)
     small = math.exp(-abs(t))
-    log_p = y * t - (y + size) * (max(t, 0.0) + math.log1p(small))
+    log_p = y * t - (y + size) * ((0.0 if t < 0.0 else t) + math.log1p(small))
     share = 1.0 / (1.0 + small)  # the larger one of those of t and -t
     return log_p, y - (y + size) * (share if t > 0.0 else small * share)
 
@@ -167,7 +167,8 @@ def expected_poisson(y, mu, v):
     the logarithm of itself, so that nothing overflows.
     """
     log_rate = mu + 0.5 * v
-    capped = min(log_rate, MOST_LOG_RATE)
+    # Comparisons keep NaN, which `min` of a GPU would lose
+    capped = MOST_LOG_RATE if log_rate > MOST_LOG_RATE else log_rate
     slope = math.exp(capped)
     rate = slope * (1.0 + log_rate - capped)
     return y * mu - rate - math.lgamma(y + 1.0), y - slope, -0.5 * slope

@@ -125,26 +125,21 @@ def allocate_workspace(model, n_neighbors, n_threads, *, dense=False, vjp=True):
     return works
 
 
-def gradient_arrays(model, blocks, H, side, chunks):
-    """Return shape and dtype of each array of `Gradients` but the counts.
+def allocate_gradients(model, blocks, H):
+    """Allocate `Gradients` on the host.
 
     There are n blocks of H columns or, where all inducing points are active, CHUNKS
     blocks of M columns. Arrays that the model has no use for hold one empty block.
     """
-    (D, Q), dtype = (model.Z.shape[1], model.m.shape[1]), model.Z.dtype
-    return {
-        "d_m": ((blocks, Q, H), dtype),
-        "d_s": ((1, Q, 1) if model.full else (blocks, Q, H), dtype),
-        "d_S": ((blocks, Q, side, side) if model.full else (1, Q, 1, 1), dtype),
-        "d_Z": ((blocks if model.train_inducing else 1, D, H), dtype),
-        "d_log": ((chunks, len(model.params)), np.float64),  # by log parameters
-        "d_noise": ((chunks, len(model.noise)), np.float64),  # by log noise variances
-        "sums": ((chunks, 2), np.float64),  # weighted, of E log p(y | f) and of KL
-    }
-
-
-def allocate_gradients(model, blocks, H):
-    """Allocate `Gradients` on the host."""
-    arrays = gradient_arrays(model, blocks, H, padded(H), CHUNKS)
-    counts = np.zeros((CHUNKS, 2), dtype=np.int64)  # see `count_jitter`
-    return Gradients(*(np.zeros(*array) for array in arrays.values()), counts)
+    (D, Q), dtype, side = (model.Z.shape[1], model.m.shape[1]), model.Z.dtype, padded(H)
+    P, noises, full = len(model.params), len(model.noise), model.full
+    return Gradients(
+        d_m=np.zeros((blocks, Q, H), dtype),
+        d_s=np.zeros((1, Q, 1) if full else (blocks, Q, H), dtype),
+        d_S=np.zeros((blocks, Q, side, side) if full else (1, Q, 1, 1), dtype),
+        d_Z=np.zeros((blocks if model.train_inducing else 1, D, H), dtype),
+        d_log=np.zeros((CHUNKS, P)),  # by log parameters
+        d_noise=np.zeros((CHUNKS, noises)),  # by log noise variances
+        sums=np.zeros((CHUNKS, 2)),  # weighted, of E log p(y | f) and of KL
+        jitter_counts=np.zeros((CHUNKS, 2), dtype=np.int64),  # see `count_jitter`
+    )

@@ -9,6 +9,7 @@ compiles. No sum depends on the order in which threads arrive.
 
 import functools
 import importlib.util
+import re
 from contextlib import contextmanager
 
 import numpy as np
@@ -26,6 +27,7 @@ MEMORY_FRACTIONS = {
     "sparse matrices": 0.25,
     "neighbor search": 0.125,
 }
+NO_MEMORY = re.compile("ALLOC_FAILED|OUT_OF_MEMORY")  # in errors of libraries of CUDA
 OUT_OF_MEMORY = (
     "the GPU has no room for {what} ({free:.0f} MB are free; {error}): expected a "
     "smaller batch_size, n_neighbors or n_inducing; use device='cpu' otherwise."
@@ -40,9 +42,10 @@ def missing():
         return f"the package cupy is not installed: {INSTALL}"
     try:
         cuda.current_context()
+        use_libraries()
     except cuda.cudadrv.error.CudaSupportError as error:
         return f"no NVIDIA GPU with a driver was found ({last_line(error)})"
-    except Exception as error:  # its class differs between versions of numba-cuda
+    except Exception as error:  # its class differs between versions of both packages
         return f"the GPU cannot be used ({last_line(error)})"
     if getattr(cuda.config, "CUDA_PER_THREAD_DEFAULT_STREAM", 0):
         return (
@@ -52,6 +55,14 @@ def missing():
     if problem := compiler_problem():
         return f"there is no compiler for the GPU ({problem}): {INSTALL}"
     return None
+
+
+def use_libraries():
+    """Raise an error if CuPy or its libraries cannot be used."""
+    import cupy
+    from cupy.cuda import cublas, cusolver  # noqa: F401  CuPy looks for them now
+
+    cupy.cuda.runtime.getDeviceCount()
 
 
 @functools.cache
@@ -109,8 +120,10 @@ class Gpu:
     def launch(self, body, n, *arguments):
         """Call body(i, *arguments) for each index i < n, in any order."""
         blocks = min(-(-n // THREADS), MAX_BLOCKS)
+        stream = self.xp.cuda.get_current_stream().ptr  # 0 is the default of both
+        stream = stream and cuda.external_stream(stream)
         if blocks:
-            kernel_of(body)[blocks, THREADS](n, self._views(arguments))
+            kernel_of(body)[blocks, THREADS, stream](n, self._views(arguments))
 
     def cholesky(self, A):
         """Return lower factors of A (n, H, H), and whether each has none, (n,).
@@ -148,6 +161,7 @@ class Gpu:
     def release(self):
         """Give back the memory of arrays that are no longer referenced."""
         self.xp.get_default_memory_pool().free_all_blocks()
+        self.xp.get_default_pinned_memory_pool().free_all_blocks()
 
     def _views(self, arguments):
         """Return arguments whose arrays are those that numba-cuda takes."""
@@ -166,16 +180,18 @@ class Gpu:
             for field in struct
         )
 
-    def budget(self, use):
-        """Return how many bytes a use of MEMORY_FRACTIONS may take."""
-        return int(MEMORY_FRACTIONS[use] * self.free_memory())
+    def budget(self, use, need=0):
+        """Return how many bytes a use of MEMORY_FRACTIONS may take, beside a need."""
+        return int(MEMORY_FRACTIONS[use] * max(self.free_memory() - need, 0))
 
     @contextmanager
     def room_for(self, what):
-        """Let a MemoryError within say that the device has no room for `what`."""
+        """Let an allocation that fails within say that there is no room for `what`."""
         try:
             yield
-        except MemoryError as error:
+        except Exception as error:  # those of libraries are no MemoryError
+            if not (isinstance(error, MemoryError) or NO_MEMORY.search(str(error))):
+                raise
             free, reason = self.free_memory() / 1e6, last_line(error)
             message = OUT_OF_MEMORY.format(what=what, free=free, error=reason)
             raise MemoryError(message) from error

@@ -47,6 +47,10 @@ class CudaEngine(Engine):
         self.host_model, self._device_model = model, None
         self._newest = "host"
 
+    def model_snapshot(self):  # and the device keeps the newest copy
+        self._fetch_model()
+        return self.host_model
+
     def kernel_snapshot(self):  # moves little, and the device keeps the newest copy
         if self._newest == "device":
             moving = ("Z",) * self.host_model.train_inducing

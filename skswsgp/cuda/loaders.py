@@ -6,11 +6,14 @@ from skswsgp._compiled.threads import row_blocks
 from skswsgp._point.state import Batch
 
 
-def make_loader(device, data, neighbors, H):
-    """Return the rows of a fit: on the device if they fit, else sent in minibatches."""
+def make_loader(device, data, neighbors, H, need):
+    """Return the rows of a fit: on the device if they fit, else sent in minibatches.
+
+    They fit beside the bytes that steps `need`.
+    """
     columns = data.X.shape[1] + data.y.shape[1] + 1
     row = columns * data.y.itemsize + H * np.dtype(np.int32).itemsize
-    resident = data.n_rows * row <= device.budget("training rows")
+    resident = data.n_rows * row <= device.budget("training rows", need)
     loader = ResidentRows if resident else StreamedRows
     with device.room_for("rows of data"):
         return loader(device, data, neighbors, H)
@@ -35,9 +38,10 @@ class ResidentRows:
 
     def batch(self, rows):
         """Return the rows with these indices."""
-        self._find_lists(rows)
-        index = self.device.send(rows)
-        return Batch(*(array[index] for array in self.all))
+        with self.device.room_for("rows of data"):
+            self._find_lists(rows)
+            index = self.device.send(rows)
+            return Batch(*(array[index] for array in self.all))
 
     def close(self):
         """Release the memory of the device."""
@@ -62,7 +66,8 @@ class StreamedRows:
         """Return the rows with these indices."""
         X, y, weight = self.data.block(rows)
         arrays = X, y, weight, self.neighbors.lookup(rows, X)
-        return Batch(*map(self.device.send, arrays))
+        with self.device.room_for("rows of data"):
+            return Batch(*map(self.device.send, arrays))
 
     def close(self):
         """Hold nothing."""

@@ -119,14 +119,16 @@ class DeviceRowMatrix:
 
     def _matvec(self, u, squares):
         """Return A u, or A^2 u, for u (k, M) on the device, (k, n)."""
-        out = self.device.xp.empty((len(u), len(self.host.lists)))
-        given = self._lists, self._weights, squares, u, out
-        self.device.launch(multiply_row, out.size, *given)
+        with self.device.room_for("the rows of a system"):
+            out = self.device.xp.empty((len(u), len(self.host.lists)))
+            given = self._lists, self._weights, squares, u, out
+            self.device.launch(multiply_row, out.size, *given)
         return out
 
     def _rmatvec(self, v, squares):
         """Return A' v, or A^2' v, for v (k, n) on the device, (k, M)."""
-        out = self.device.xp.empty((len(v), self.host.n_columns))
-        given = self._starts, self._entries, self._weights, squares, v, out
-        self.device.launch(multiply_column, out.size, *given)
+        with self.device.room_for("the rows of a system"):
+            out = self.device.xp.empty((len(v), self.host.n_columns))
+            given = self._starts, self._entries, self._weights, squares, v, out
+            self.device.launch(multiply_column, out.size, *given)
         return out

@@ -236,8 +236,9 @@ def bytes_of_row(model, H):
     n_ops, (M, Q), full = len(model.code), model.m.shape, model.full
     squares = 3 * n_ops + SQUARES + (3 * Q if full else 0)
     numbers = squares * (H + 1) ** 2 + (2 * H * Q * M if full else 0)
-    numbers += (Q + 2) * model.nodes.shape[1] + 2 * model.Z.shape[1] * (H + 1)
-    return numbers * model.Z.itemsize
+    numbers += (Q + 2) * model.nodes.shape[1]
+    numbers += 6 * model.Z.shape[1] * (H + 1)  # points, and derivatives by them
+    return numbers * model.Z.itemsize + 8 * len(model.params) * (H + 1)
 
 
 def most_rows(device, model, H):

@@ -7,6 +7,7 @@ import numpy as np
 from skswsgp._adam.steps import Steps
 from skswsgp._compiled.jit import njit_inner
 from skswsgp._point.adam_step import (
+    STEPS_PER_BLOCK,
     bias_corrections,
     make_optimizer,
     step_linear,
@@ -125,7 +126,7 @@ class CudaSteps(Steps):
             )
         engine.send_model()
         model, H = engine.host_model, engine.n_neighbors
-        require_room(engine.device, model, n, H)
+        self._need = require_room(engine.device, model, n, H)
         moments = make_optimizer(model, free, log_bounds, feature_scale)
         with engine.device.room_for("Adam's moments"):
             self._optimizer = engine.device.send_struct(moments)
@@ -141,7 +142,7 @@ class CudaSteps(Steps):
     def make_loader(self, data, neighbors):
         """Return loader of rows on the device, or streamed where memory is short."""
         H, device = self.engine.n_neighbors, self.engine.device
-        loader = make_loader(device, data, neighbors, H)
+        loader = make_loader(device, data, neighbors, H, self._need)
         self.engine.holders.add(loader)
         return loader
 
@@ -195,9 +196,14 @@ def factor_slopes(xp, model, active, found):
 
 
 def require_room(device, model, n, H):
-    """Raise a MemoryError that names a smaller batch size if n rows do not fit."""
+    """Return the bytes of steps of n rows, with the rows of a block of steps.
+
+    Raises a MemoryError that names a smaller batch size if they do not fit.
+    """
     free, fits = device.free_memory(), n
-    row = rows.bytes_of_row(model, H)
+    columns = model.Z.shape[1] + model.m.shape[1] + 1
+    row = columns * model.Z.itemsize + H * np.dtype(np.int32).itemsize
+    row = rows.bytes_of_row(model, H) + STEPS_PER_BLOCK * row
     while fits > 0 and fits * row > free:
         fits //= 2
     if fits < n:
@@ -205,3 +211,4 @@ def require_room(device, model, n, H):
         message = NO_ROOM if fits else NO_ROOM_AT_ALL
         sizes = {"n": n, "H": H, "M": len(model.Z), "fits": fits}
         raise MemoryError(message.format(need=need / 1e6, free=free / 1e6, **sizes))
+    return n * row

@@ -18,6 +18,7 @@ def with_cupy(monkeypatch):
         return True if name == "cupy" else find(name)
 
     monkeypatch.setattr(gpu.importlib.util, "find_spec", seem)
+    monkeypatch.setattr(gpu, "use_libraries", lambda: None)
 
 
 @needs_package
@@ -69,3 +70,14 @@ def test_the_error_names_a_missing_compiler(monkeypatch):
     with pytest.raises(ValueError, match=r"no compiler .*\(libnvvm is missing\): inst"):
         gpu.require()
     gpu.compiler_problem.cache_clear()
+
+
+@needs_package
+@pytest.mark.usefixtures("with_cupy")
+def test_libraries_of_cupy_that_fail_are_missing(monkeypatch):
+    def fail():
+        raise ImportError("libcublas.so.12: cannot open shared object file")
+
+    monkeypatch.setattr(gpu.cuda, "current_context", lambda: None)
+    monkeypatch.setattr(gpu, "use_libraries", fail)
+    assert "cannot be used (libcublas.so.12: cannot open" in gpu.missing()

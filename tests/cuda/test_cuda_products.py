@@ -107,3 +107,10 @@ def test_a_device_without_room_says_so_in_one_sentence(
     message = "the GPU has no room for the products of exact means .*device='cpu' oth"
     with pytest.raises(MemoryError, match=message):
         products.multiply_off_diagonal(np.ones((9, 1)))
+
+
+@pytest.mark.parametrize("error", ["CUBLAS_STATUS_ALLOC_FAILED", "NO_CONTEXT"])
+def test_libraries_without_room_say_so_as_well(device, error):
+    kind = MemoryError if "ALLOC" in error else RuntimeError
+    with pytest.raises(kind, match=error), device.room_for("rows"):
+        raise RuntimeError(error)
