@@ -101,7 +101,7 @@ def relative_error(actual, expected):
 
 
 def evaluations(device, model, batch, H, n, n_threads):
-    """Return what an engine says of rows, and its model after two steps."""
+    """Return results of an engine for rows by name, and its model after two steps."""
     run, adam = prepared(device, model, H, n, n_threads)
     X, active = batch.X, batch.active
     q = run.predict(X, active, True)

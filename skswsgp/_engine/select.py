@@ -3,8 +3,8 @@
 from skswsgp._compiled.threads import microseconds_per_point
 from skswsgp._engine.cpu import CpuEngine, DenseCpuEngine
 
-# Seconds of work on one core from which "auto" takes a GPU: ten times what the kernels
-# of the engine before took to compile in the first process
+# Seconds of work on one core from which "auto" takes a GPU. They are ten times what the
+# kernels of the first engine of a GPU took to compile in a new process.
 LEAST_SECONDS = 600.0
 
 

@@ -52,7 +52,8 @@ def point_vjp(i, kernel, tile, adjoint, d_log, d_points, moving):
     vjp_program(
         kernel, A, 1, B, P, values, slopes, adjoint, at, d_log[i], d_A, none, moving
     )
-    # As a rectangle of pairs, a tile has no point with itself, of which alone WHITE is
+    # The pairs above are a rectangle, in which `vjp_program` takes no pair for a point
+    # with itself. WHITE is the variance of those pairs only, so it is added here.
     for op in range(kernel.code.shape[0]):
         if kernel.code[op] == WHITE:
             slot = kernel.extra[op]

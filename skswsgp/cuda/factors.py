@@ -6,9 +6,7 @@ import numpy as np
 
 from skswsgp._compiled.linalg import MAX_JITTER
 
-ROUNDINGS = (
-    4.0  # of a diagonal entry, up to which a pivot is noise; see `factorise_tile`
-)
+ROUNDINGS = 4.0  # of a diagonal entry: a pivot that is no larger is noise
 
 
 class Factors(NamedTuple):

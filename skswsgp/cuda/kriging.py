@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._compiled.linalg import RELATIVE_FLOOR
+from skswsgp._compiled.special import gaussian_log_density
 from skswsgp.cuda import covariances, factors, rows
-from skswsgp.cuda.factors import diagonals
+from skswsgp.cuda.factors import diagonals, transposed
 
 
 class Kriged(NamedTuple):
@@ -46,13 +47,13 @@ def log_density_vjp(device, model, X, y, active, weight):
         own = model.noise[q] * y[:, Q + q]
         variance, residual = found.F + own, y[:, q] - found.mean
         square = residual * residual / variance
-        log = -0.5 * (square + xp.log(variance) + np.log(2.0 * np.pi))
-        total += weight @ log.astype(np.float64)
+        density = gaussian_log_density(square, xp.log(variance))
+        total += weight @ density.astype(np.float64)
         slope = weight * 0.5 * (square - 1.0) / variance  # by F
         g_F, g_mean = slope[:, None], (weight * residual / variance)[:, None]
         r = 0.5 * (g_F * found.a - g_mean * found.alpha)
         half = found.a[:, :, None] * r[:, None]
-        d_C = half + half.transpose(0, 2, 1)
+        d_C = half + transposed(half)
         by_noise = (diagonals(d_C) * model.s[active, q]).sum() * model.noise[q]
         d_noise.append(by_noise + (slope * own).sum())
         d_K += d_C

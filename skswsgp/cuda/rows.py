@@ -27,11 +27,9 @@ class Rows(NamedTuple):
     F: object  # (n,), k(x, x) - k' a, at least 0
 
 
-class Marginals(NamedTuple):
-    """q(f) of n rows, E log p(y | f), and its derivatives."""
+class Expectations(NamedTuple):
+    """E log p(y | f) of n rows, and its derivatives by mean and variance of q(f)."""
 
-    mean: object  # (n, Q)
-    variance: object  # (n, Q)
     ell: object  # (n,)
     d_mean: object  # (n, Q)
     d_variance: object  # (n, Q)
@@ -116,7 +114,7 @@ def expect_row(i, model, y, rows, ell):
 
 
 def expectations(device, model, y, mean, variance):
-    """Return the `Marginals` of rows with targets y and moments (n, Q)."""
+    """Return the `Expectations` of rows with targets y and moments (n, Q)."""
     xp, (n, Q) = device.xp, mean.shape
     d_mean, d_variance = xp.empty_like(mean), xp.empty_like(mean)
     d_noise = xp.zeros((n, len(model.noise)), mean.dtype)
@@ -124,7 +122,7 @@ def expectations(device, model, y, mean, variance):
     ell = xp.empty(n)
     moments = Moments(mean, variance, d_mean, d_variance, d_noise, node_values)
     device.launch(expect_row, n, model, y, moments, ell)
-    return Marginals(mean, variance, ell, d_mean, d_variance, d_noise)
+    return Expectations(ell, d_mean, d_variance, d_noise)
 
 
 class Divergence(NamedTuple):
@@ -174,10 +172,10 @@ def divergence_vjp(c, given):
 
 
 def bound(device, model, X, y, active):
-    """Return the `Rows`, `Marginals` and `Divergence` of rows of data."""
+    """Return the `Rows`, `Expectations` and `Divergence` of rows of data."""
     rows = conditional(device, model, X, active)
-    marginals = expectations(device, model, y, *posterior(device, model, rows))
-    return rows, marginals, divergence(device, model, rows)
+    expected = expectations(device, model, y, *posterior(device, model, rows))
+    return rows, expected, divergence(device, model, rows)
 
 
 def bound_vjp(device, model, weight, terms):
@@ -185,12 +183,12 @@ def bound_vjp(device, model, weight, terms):
 
     `terms` are those of `bound`, and weight is (n,).
     """
-    rows, marginals, given = terms
+    rows, expected, given = terms
     a, alpha, H = rows.a, given.alpha, rows.active.shape[1]
     share = weight * (model.kl_weight / model.total_weight)
     d_m, d_S, d_K = divergence_vjp(share, given)
-    g_mean = weight[:, None] * marginals.d_mean
-    g_variance = weight[:, None] * marginals.d_variance
+    g_mean = weight[:, None] * expected.d_mean
+    g_variance = weight[:, None] * expected.d_variance
     g = g_variance.sum(axis=1)[:, None]  # by k(x, x)
     d_m += a[:, :, None] * g_mean[:, None]
     if model.full:
@@ -210,8 +208,8 @@ def bound_vjp(device, model, weight, terms):
         model.train_inducing,
     )  # fmt: skip
     d_Z = transposed(d_points)[:, :H] if model.train_inducing else None
-    d_noise = weight @ marginals.d_noise
-    sums = device.xp.stack([weight @ marginals.ell, weight @ given.kl])
+    d_noise = weight @ expected.d_noise
+    sums = device.xp.stack([weight @ expected.ell, weight @ given.kl])
     by_s, by_S = (None, d_S) if model.full else (d_S, None)
     return Derivatives(d_m, by_s, by_S, d_Z, d_log, d_noise, sums)
 

@@ -140,7 +140,7 @@ class CudaSteps(Steps):
         return self._optimizer._make(map(fetch, self._optimizer))
 
     def make_loader(self, data, neighbors):
-        """Return loader of rows on the device, or streamed where memory is short."""
+        """Return a loader of rows on the device, or of rows sent in minibatches."""
         H, device = self.engine.n_neighbors, self.engine.device
         loader = make_loader(device, data, neighbors, H, self._need)
         self.engine.holders.add(loader)
@@ -158,7 +158,7 @@ class CudaSteps(Steps):
 
     def _step(self, model, X, y, weight, active, rate):
         engine, optimizer = self.engine, self._optimizer
-        device, xp, uses = engine.device, engine.device.xp, len(active) * len(active[0])
+        device, xp, uses = engine.device, engine.device.xp, active.size
         terms = rows.bound(device, model, X, y, active)
         engine.note_jitter(terms[0].factors.jitter)
         found = rows.bound_vjp(device, model, weight, terms)

@@ -40,7 +40,7 @@ def test_a_fit_equals_that_on_the_cpu(small_fit, options, rng, monkeypatch):
     for device in ("cpu", "cuda"):
         more = {"max_iter": 2, "batch_size": 10, "early_stopping": True}
         given = small_fit | options | more | {"device": device}
-        # of a rough kernel, whose covariance matrices are well-conditioned
+        # A rough kernel has covariance matrices of small condition numbers
         model = make(SWSGPRegressor, Matern(nu=0.5), **given).fit(X, y)
         other = "cpu" if device == "cuda" else "cuda"
         mu, std = model.set_params(device=other).predict(X, return_std=True)
