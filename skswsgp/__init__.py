@@ -10,6 +10,7 @@ from skswsgp._version import __version__
 
 if TYPE_CHECKING:  # for editors, which read this file and do not run it
     from skswsgp import baselines, displays, kernels, metrics, solvers
+    from skswsgp import dask as dask
     from skswsgp._estimators.classifier import SWSGPClassifier
     from skswsgp._estimators.regressor import SWSGPRegressor
     from skswsgp._posterior.extrapolation import ExtrapolationWarning
@@ -34,14 +35,16 @@ _CLASSES = {  # and the modules that hold them
 _MODULES = "baselines", "dask", "displays", "kernels", "metrics", "solvers"
 
 
-def __getattr__(name):
-    """Import a class or a module when it is first used."""
-    if name in _CLASSES:
-        globals()[name] = getattr(import_module(_CLASSES[name]), name)
-        return globals()[name]
-    if name in _MODULES:
-        return import_module(f"skswsgp.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # for which any name would be there
+
+    def __getattr__(name):
+        """Import a class or a module when it is first used."""
+        if name in _CLASSES:
+            globals()[name] = getattr(import_module(_CLASSES[name]), name)
+            return globals()[name]
+        if name in _MODULES:
+            return import_module(f"skswsgp.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__():

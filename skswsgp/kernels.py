@@ -3,11 +3,14 @@
 from numbers import Integral
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, DotProduct, Exponentiation, Kernel
 
 __all__ = ["ArcCosine", "OnColumns", "Polynomial"]
+
+Bounds = tuple[float, float] | str  # of a parameter in training, or "fixed"
 
 
 class _AugmentedDotProduct(Kernel):
@@ -60,7 +63,7 @@ class _AugmentedDotProduct(Kernel):
             K_gradient[..., p] = power * partial(columns)
         return K, K_gradient
 
-    def diag(self, X):
+    def diag(self, X: ArrayLike) -> np.ndarray:
         A = self._augment(X)
         return self._diag(np.einsum("ij,ij->i", A, A))
 
@@ -130,8 +133,8 @@ class Polynomial(_AugmentedDotProduct):
     """
 
     def __init__(
-        self, degree=3, length_scale=1.0, sigma_0=1.0, length_scale_bounds=(1e-5, 1e5),
-        sigma_0_bounds=(1e-5, 1e5),
+        self, degree: int = 3, length_scale: ArrayLike = 1.0, sigma_0: float = 1.0,
+        length_scale_bounds: Bounds = (1e-5, 1e5), sigma_0_bounds: Bounds = (1e-5, 1e5),
     ):  # fmt: skip
         super().__init__(length_scale, sigma_0, length_scale_bounds, sigma_0_bounds)
         self.degree = degree
@@ -189,8 +192,8 @@ class ArcCosine(_AugmentedDotProduct):
     """
 
     def __init__(
-        self, order=1, length_scale=1.0, sigma_0=1.0, length_scale_bounds=(1e-5, 1e5),
-        sigma_0_bounds=(1e-5, 1e5),
+        self, order: int = 1, length_scale: ArrayLike = 1.0, sigma_0: float = 1.0,
+        length_scale_bounds: Bounds = (1e-5, 1e5), sigma_0_bounds: Bounds = (1e-5, 1e5),
     ):  # fmt: skip
         super().__init__(length_scale, sigma_0, length_scale_bounds, sigma_0_bounds)
         self.order = order
@@ -267,7 +270,7 @@ class OnColumns(Kernel):
            [2., 2.]])
     """
 
-    def __init__(self, kernel, columns):
+    def __init__(self, kernel: Kernel, columns: int | str | list[int] | list[str]):
         self.kernel = kernel
         self.columns = columns
 
@@ -276,7 +279,7 @@ class OnColumns(Kernel):
     bounds = Exponentiation.bounds
     is_stationary = Exponentiation.is_stationary
 
-    def get_params(self, deep=True):
+    def get_params(self, deep: bool = True) -> dict:
         """Return the parameters of this kernel, and those of the kernel inside.
 
         Parameters
@@ -318,7 +321,7 @@ class OnColumns(Kernel):
         Y = None if Y is None else self._part(Y)
         return self.kernel(self._part(X), Y, eval_gradient)
 
-    def diag(self, X):
+    def diag(self, X: ArrayLike) -> np.ndarray:
         """Return the diagonal of the kernel k(X, X).
 
         Parameters

@@ -63,7 +63,8 @@ class Natural(BaseEstimator):
     }
 
     def __init__(
-        self, *, optimize_inducing=False, kl_weight=1.0, forgetting_factor=1.0
+        self, *, optimize_inducing: bool = False, kl_weight: float = 1.0,
+        forgetting_factor: float = 1.0,
     ):  # fmt: skip
         self.optimize_inducing = optimize_inducing
         self.kl_weight = kl_weight
@@ -148,9 +149,11 @@ class Adam(BaseEstimator):
     _solver = AdamSolver  # the subclass of `Solver` that trains
 
     def __init__(
-        self, *, batch_size=64, learning_rate=0.02, max_iter=200, tol=1e-5,
-        n_iter_no_change=10, early_stopping="auto", validation_fraction=0.1,
-        optimize_inducing=False, n_shared=None, kl_weight="auto",
+        self, *, batch_size: int = 64, learning_rate: float = 0.02, max_iter: int = 200,
+        tol: float = 1e-5, n_iter_no_change: int = 10,
+        early_stopping: bool | str = "auto", validation_fraction: float = 0.1,
+        optimize_inducing: bool = False, n_shared: int | str | None = None,
+        kl_weight: float | str = "auto",
     ):  # fmt: skip
         self.batch_size = batch_size
         self.learning_rate = learning_rate

@@ -8,6 +8,7 @@ import pytest
 import reference
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
+import skswsgp
 from skswsgp._compiled.jit import FASTMATH
 from skswsgp._compiled.pointers import address_of
 from skswsgp._compiled.threads import CHUNKS, parallel_region
@@ -286,3 +287,17 @@ def drawn(kernel, noise, N=600, seed=0):
 def labels_of(display):
     """Return the names in the legend of a display."""
     return [text.get_text() for text in display.ax_.get_legend().get_texts()]
+
+
+def public_names():
+    """Yield the public classes and functions, as in `skswsgp.solvers.Adam`."""
+    for name in (*skswsgp.__all__, "dask"):
+        if name == "__version__":
+            continue
+        one = getattr(skswsgp, name)
+        inner = getattr(one, "__all__", None)
+        yield from (
+            [f"skswsgp.{name}"]
+            if inner is None
+            else (f"skswsgp.{name}.{each}" for each in inner)
+        )

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from helpers import public_names
 
 import skswsgp
 
@@ -52,20 +53,6 @@ def test_each_warning_has_a_heading():
     assert len(messages) > 8
     for message in messages:
         assert any(heading in message for heading in headings), message
-
-
-def public_names():
-    """Yield the public classes and functions, as in `skswsgp.solvers.Adam`."""
-    for name in (*skswsgp.__all__, "dask"):
-        if name == "__version__":
-            continue
-        one = getattr(skswsgp, name)
-        inner = getattr(one, "__all__", None)
-        yield from (
-            [f"skswsgp.{name}"]
-            if inner is None
-            else (f"skswsgp.{name}.{each}" for each in inner)
-        )
 
 
 def test_the_reference_has_all_public_names():

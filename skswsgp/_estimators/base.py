@@ -3,9 +3,10 @@
 import warnings
 from abc import ABCMeta, abstractmethod
 from numbers import Integral
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skswsgp._engine.select import require_device
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given import kernel_for, solver_for
+from skswsgp._estimators.hints import PerRow
 from skswsgp._estimators.latent import LatentFunctionsMixin
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._fit.encode import CheckedRows, UserRows, encode, unite_copies
@@ -59,10 +61,7 @@ class GivenRows(NamedTuple):
 
 @with_shared_text
 class BaseSWSGP(
-    LatentFunctionsMixin,
-    compat.CallbackSupportMixin,
-    BaseEstimator,
-    metaclass=ABCMeta,
+    LatentFunctionsMixin, compat.CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta
 ):
     """Base of the SWSGP estimators."""
 
@@ -115,7 +114,10 @@ class BaseSWSGP(
     _tuning = Tuning()
 
     @compat.with_callbacks
-    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None):
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None,
+        X_val: ArrayLike | None = None, y_val: PerRow = None,
+    ) -> Self:  # fmt: skip
         """Fit the model.
 
         Parameters
@@ -309,7 +311,7 @@ class BaseSWSGP(
                 "with fixed inducing inputs; use covariance='diag', 'full' or 'auto'."
             )
 
-    def set_params(self, **params):
+    def set_params(self, **params: object) -> Self:
         """Set parameters of this estimator, and of its kernel and solver.
 
         Parameters

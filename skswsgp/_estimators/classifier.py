@@ -1,21 +1,19 @@
 """Classification with a Sparse-within-Sparse Gaussian process."""
 
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
+from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.metaestimators import available_if
 
 from skswsgp._estimators.base import BaseSWSGP, GivenRows
-from skswsgp._estimators.given import learns_streams
+from skswsgp._estimators.given import streams_only
+from skswsgp._estimators.hints import Floats, Neighbors, PerRow, Seed, Solver
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._estimators.sklearn_compat import ScoreMixin, set_arguments, with_callbacks
-from skswsgp._fit.targets import (
-    ClassTargets,
-    distinct_labels,
-    link_of,
-    require_labels,
-    require_two,
-    weigh_classes,
-)
+from skswsgp._fit import targets
 
 
 @with_shared_text
@@ -86,17 +84,23 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
     _target_checks = {}  # noqa: RUF012
 
     def __init__(
-        self, kernel=None, *, x_transform="auto", learn_map="auto", n_inducing="auto",
-        n_neighbors="auto", inducing_points="kmeans", covariance="auto",
-        neighbor_search="exact", learn_kernel=True, likelihood="auto",
-        class_weight=None, solver="natural", warm_start=False, device="auto",
-        n_jobs=None, dtype="float64", random_state=None, verbose=0,
+        self, kernel: Kernel | None = None, *, x_transform: str | None = "auto",
+        learn_map: bool | str = "auto", n_inducing: int | str = "auto",
+        n_neighbors: int | str = "auto", inducing_points: ArrayLike = "kmeans",
+        covariance: str = "auto", neighbor_search: str = "exact",
+        learn_kernel: bool = True, likelihood: str = "auto",
+        class_weight: dict | str | None = None, solver: Solver = "natural",
+        warm_start: bool = False, device: str = "auto", n_jobs: int | None = None,
+        dtype: str = "float64", random_state: Seed = None, verbose: int = 0,
     ):  # fmt: skip
         set_arguments(self, locals())
 
-    @available_if(learns_streams)
+    @streams_only
     @with_callbacks
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None,
+        sample_weight: PerRow = None,
+    ) -> Self:  # fmt: skip
         """Learn from one more chunk of a stream, in one pass.
 
         $how_streams_learn
@@ -135,7 +139,7 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
 
         return learn_chunk(self, GivenRows(X, y, sample_weight), classes)
 
-    def predict_proba(self, X, *, n_neighbors=None):
+    def predict_proba(self, X: ArrayLike, *, n_neighbors: Neighbors = None) -> Floats:
         """Predict the probability of each class.
 
         Parameters
@@ -152,7 +156,9 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
         record, moments = self._record_and_moments(X, n_neighbors)
         return record.probabilities(*moments)
 
-    def predict_log_proba(self, X, *, n_neighbors=None):
+    def predict_log_proba(
+        self, X: ArrayLike, *, n_neighbors: Neighbors = None
+    ) -> Floats:
         """Predict the logarithm of the probability of each class.
 
         Parameters
@@ -171,7 +177,9 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
         record, moments = self._record_and_moments(X, n_neighbors)
         return record.log_probabilities(*moments)
 
-    def decision_function(self, X, *, n_neighbors=None):
+    def decision_function(
+        self, X: ArrayLike, *, n_neighbors: Neighbors = None
+    ) -> Floats:
         """Predict log odds of two classes, or log probabilities of more.
 
         They put rows in the order of their probabilities, as the mean of the latent
@@ -192,7 +200,7 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
         logs = self.predict_log_proba(X, n_neighbors=n_neighbors)
         return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
 
-    def predict(self, X, *, n_neighbors=None):
+    def predict(self, X: ArrayLike, *, n_neighbors: Neighbors = None) -> np.ndarray:
         """Predict the most probable class.
 
         Parameters
@@ -216,16 +224,16 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
 
     def _weigh_targets(self, y, weight, all_classes):
         if isinstance(self.class_weight, dict) and all_classes:
-            require_labels(self.class_weight, distinct_labels(y))
-        return weigh_classes(self.class_weight, y, weight, self.dtype)
+            targets.require_labels(self.class_weight, targets.distinct_labels(y))
+        return targets.weigh_classes(self.class_weight, y, weight, self.dtype)
 
     def _learn_targets(self, rows, settings, *, free, classes=None):
-        classes = distinct_labels(rows.y) if classes is None else classes
+        classes = targets.distinct_labels(rows.y) if classes is None else classes
         return self._targets({"classes_": classes})
 
     def _targets(self, attributes):
         classes = attributes["classes_"]
-        require_two(classes)
-        name = link_of(self.likelihood, len(classes))
+        targets.require_two(classes)
+        name = targets.link_of(self.likelihood, len(classes))
         self._require_likelihood_of_fit(name, attributes)
-        return ClassTargets(name, classes, self.dtype)
+        return targets.ClassTargets(name, classes, self.dtype)

@@ -1,8 +1,12 @@
 """The kernel and the solver that a user gives, made ready for a fit."""
 
+from collections.abc import Callable
+
 from sklearn.gaussian_process.kernels import Kernel
+from sklearn.utils.metaestimators import available_if
 
 from skswsgp._covariance.compile import compile_kernel, count_periodic_columns
+from skswsgp._estimators.sklearn_compat import Method
 from skswsgp._solvers.progress import warn_caller
 from skswsgp.kernels import chooses_columns, with_positions
 from skswsgp.solvers import SOLVERS
@@ -52,6 +56,9 @@ def learns_streams(estimator):
             "or choose such a solver."
         )
     return True
+
+
+streams_only: Callable[[Method], Method] = available_if(learns_streams)
 
 
 def solver_for(estimator):

@@ -3,16 +3,14 @@
 from numbers import Integral
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._estimators.hints import Floats, Neighbors, PerRow, Result, Seed
 from skswsgp._estimators.shared_docs import with_shared_text
-from skswsgp._posterior.extrapolation import (
-    are_novel,
-    share_of_unknown_rows,
-    warn_of_extrapolation,
-)
+from skswsgp._posterior import extrapolation
 from skswsgp._posterior.near_sites import known_sites
 from skswsgp._posterior.prediction import Posterior
 from skswsgp._rows.support import EVERYWHERE, spread_of_levels
@@ -25,7 +23,9 @@ from skswsgp._solvers.progress import warn_caller
 class LatentFunctionsMixin:
     """Predictions of latent functions, one row at a time and jointly."""
 
-    def latent_mean_and_variance(self, X, *, n_neighbors=None):
+    def latent_mean_and_variance(
+        self, X: ArrayLike, *, n_neighbors: Neighbors = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Predict mean and variance of the latent functions, without noise.
 
         Parameters
@@ -48,7 +48,10 @@ class LatentFunctionsMixin:
         mean, variance = self._in_units(mean, variance)
         return self._without_axis(mean), self._without_axis(variance)
 
-    def sample_f(self, X, n_samples=1, random_state=0, *, n_neighbors=None):
+    def sample_f(
+        self, X: ArrayLike, n_samples: int = 1, random_state: Seed = 0, *,
+        n_neighbors: Neighbors = None,
+    ) -> Floats:  # fmt: skip
         """Draw latent functions from q(f), and evaluate them at rows of X.
 
         Calls with the same `random_state`, an integer, evaluate the same functions, at
@@ -87,7 +90,7 @@ class LatentFunctionsMixin:
         offset, factor = (np.reshape(unit, (-1, 1)) for unit in units)
         return self._without_axis(offset + factor * values)
 
-    def is_novel(self, X):
+    def is_novel(self, X: ArrayLike) -> np.ndarray:
         """Tell which rows are of a kind that training rows have not shown.
 
         Parameters
@@ -108,10 +111,12 @@ class LatentFunctionsMixin:
         rows, posterior = self._on_scale(X), self._posterior()
         _, variance = posterior.moments(rows)
         support = getattr(self, "_support", EVERYWHERE)
-        novel = support.is_far(X) | are_novel(posterior, rows, variance)
+        novel = support.is_far(X) | extrapolation.are_novel(posterior, rows, variance)
         return novel | (spread_of_levels(rows, posterior.categories) > 0.0)
 
-    def predict_gradient(self, X, return_std=False, *, n_neighbors=None):
+    def predict_gradient(
+        self, X: ArrayLike, return_std: bool = False, *, n_neighbors: Neighbors = None
+    ) -> Result:
         """Predict the derivatives of the latent functions by the columns of X.
 
         Parameters
@@ -146,7 +151,7 @@ class LatentFunctionsMixin:
         return (slopes, self._without_axis(std)) if return_std else slopes
 
     @property
-    def feature_importances_(self):
+    def feature_importances_(self) -> Floats:
         """Relevance of each column of X.
 
         Mean square of the slope of the latent functions' means by the column, in units
@@ -162,7 +167,7 @@ class LatentFunctionsMixin:
         return square / max(square.sum(), np.finfo(float).tiny)
 
     @property
-    def feature_importances_std_(self):
+    def feature_importances_std_(self) -> Floats:
         """Standard errors of `feature_importances_` over rows.
 
         Returns
@@ -174,7 +179,7 @@ class LatentFunctionsMixin:
         total = max(square.mean(axis=0).sum(), np.finfo(float).tiny)
         return square.std(axis=0) / np.sqrt(len(square)) / total
 
-    def describe(self, n_directions=5):
+    def describe(self, n_directions: int = 5) -> str:
         """Say in words what was learned, and which columns matter.
 
         Parameters
@@ -197,7 +202,9 @@ class LatentFunctionsMixin:
         check_is_fitted(self, "inducing_points_")
         return describe(self, n_directions)
 
-    def lower_bound(self, X, y, sample_weight=None):
+    def lower_bound(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None
+    ) -> float:
         """Return the bound of eq. 11 on given data.
 
         $rows_of_bound
@@ -261,9 +268,9 @@ class LatentFunctionsMixin:
 
     def _warn_of_unknown_rows(self, posterior, X, variance):
         """Warn if q(f) is nearly the prior at most rows of X, but not elsewhere."""
-        share = share_of_unknown_rows(posterior, X, variance)
+        share = extrapolation.share_of_unknown_rows(posterior, X, variance)
         if share:
-            warn_of_extrapolation(share, len(X))
+            extrapolation.warn_of_extrapolation(share, len(X))
 
     def _checked(self, X):
         """Return validated rows for a prediction."""

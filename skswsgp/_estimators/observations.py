@@ -4,7 +4,9 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from skswsgp._estimators.hints import Floats, Neighbors, PerRow
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._fit.targets import require_no_exposure
 from skswsgp._law.counts import Counts, require_counts
@@ -58,15 +60,9 @@ class ObservationsMixin(QuantilesMixin):
     """The law of observations around the means of `predict`."""
 
     def predict_interval(
-        self,
-        X,
-        coverage=0.95,
-        *,
-        n_neighbors=None,
-        exposure=None,
-        noise_variance=None,
-        **others,
-    ):
+        self, X: ArrayLike, coverage: float = 0.95, *, n_neighbors: Neighbors = None,
+        exposure: PerRow = None, noise_variance: PerRow = None, **others: object,
+    ) -> tuple[Floats, Floats]:  # fmt: skip
         """Predict the central interval that holds a new observation with a probability.
 
         Parameters
@@ -89,8 +85,9 @@ class ObservationsMixin(QuantilesMixin):
         return self._interval(X, coverage, n_neighbors, exposure, noise_variance)
 
     def log_predictive_density(
-        self, X, y, *, n_neighbors=None, exposure=None, noise_variance=None
-    ):
+        self, X: ArrayLike, y: ArrayLike, *, n_neighbors: Neighbors = None,
+        exposure: PerRow = None, noise_variance: PerRow = None,
+    ) -> Floats:  # fmt: skip
         """Return the log density of observations under their predictions.
 
         Parameters
@@ -112,7 +109,7 @@ class ObservationsMixin(QuantilesMixin):
         density = observations.log_density(scale.standardise(y)) + scale.log_slope(y)
         return self._without_axis(density)
 
-    def noise_std(self, X):
+    def noise_std(self, X: ArrayLike) -> Floats:
         """Predict the standard deviation of Gaussian noise.
 
         Parameters

@@ -1,24 +1,22 @@
 """Regression with a Sparse-within-Sparse Gaussian process."""
 
 from numbers import Real
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.base import BaseSWSGP, GivenRows
-from skswsgp._estimators.given import learns_streams, solver_for
+from skswsgp._estimators.given import solver_for, streams_only
+from skswsgp._estimators.hints import Floats, Neighbors, PerRow, Result, Seed, Solver
 from skswsgp._estimators.observations import ObservationsMixin
 from skswsgp._estimators.shared_docs import with_shared_text
-from skswsgp._estimators.sklearn_compat import (
-    ScoreMixin,
-    set_arguments,
-    unchanged_on_failure,
-    with_callbacks,
-)
 from skswsgp._fit.targets import RegressionTargets, learn_targets
 from skswsgp._law.law import observed_covariance
 from skswsgp._point import log_rates
@@ -31,7 +29,7 @@ NAMES = {"gaussian", "heteroscedastic", "student_t", "poisson", "negative_binomi
 
 @with_shared_text
 class SWSGPRegressor(
-    ObservationsMixin, ScoreMixin, MultiOutputMixin, RegressorMixin, BaseSWSGP
+    ObservationsMixin, compat.ScoreMixin, MultiOutputMixin, RegressorMixin, BaseSWSGP
 ):  # fmt: skip
     """Gaussian process regression in which each row uses its nearest inducing points.
 
@@ -130,20 +128,25 @@ class SWSGPRegressor(
     _target_checks = {"multi_output": True}  # noqa: RUF012
 
     def __init__(
-        self, kernel=None, *, x_transform="auto", learn_map="auto", n_inducing="auto",
-        n_neighbors="auto", inducing_points="kmeans", covariance="auto",
-        neighbor_search="exact", learn_kernel=True, initial_noise=0.1,
-        likelihood="gaussian", likelihood_shape="auto", predictive="auto",
-        normalize_y=True, y_transform="auto", solver="natural", warm_start=False,
-        device="auto", n_jobs=None, dtype="float64", random_state=None, verbose=0,
+        self, kernel: Kernel | None = None, *, x_transform: str | None = "auto",
+        learn_map: bool | str = "auto", n_inducing: int | str = "auto",
+        n_neighbors: int | str = "auto", inducing_points: ArrayLike = "kmeans",
+        covariance: str = "auto", neighbor_search: str = "exact",
+        learn_kernel: bool = True, initial_noise: float = 0.1,
+        likelihood: str = "gaussian", likelihood_shape: float | str = "auto",
+        predictive: str = "auto", normalize_y: bool = True,
+        y_transform: str | None = "auto", solver: Solver = "natural",
+        warm_start: bool = False, device: str = "auto", n_jobs: int | None = None,
+        dtype: str = "float64", random_state: Seed = None, verbose: int = 0,
     ):  # fmt: skip
-        set_arguments(self, locals())
+        compat.set_arguments(self, locals())
 
-    @with_callbacks
+    @compat.with_callbacks
     def fit(
-        self, X, y, sample_weight=None, X_val=None, y_val=None, *, exposure=None,
-        noise_variance=None,
-    ):  # fmt: skip
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None,
+        X_val: ArrayLike | None = None, y_val: PerRow = None, *,
+        exposure: PerRow = None, noise_variance: PerRow = None,
+    ) -> Self:  # fmt: skip
         """Fit the model.
 
         Parameters
@@ -176,12 +179,15 @@ class SWSGPRegressor(
         self._validate_params()
         if noise_variance is not None:
             self._require_usable_noise(X_val)
-        with unchanged_on_failure(self):
+        with compat.unchanged_on_failure(self):
             return self._fit(rows, (X_val, y_val))
 
-    @available_if(learns_streams)
-    @with_callbacks
-    def partial_fit(self, X, y, sample_weight=None, *, exposure=None):
+    @streams_only
+    @compat.with_callbacks
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, *,
+        exposure: PerRow = None,
+    ) -> Self:  # fmt: skip
         """Learn from one more chunk of a stream, in one pass.
 
         $how_streams_learn
@@ -221,7 +227,10 @@ class SWSGPRegressor(
 
         return learn_chunk(self, GivenRows(X, y, sample_weight, exposure))
 
-    def lower_bound(self, X, y, sample_weight=None, *, exposure=None):
+    def lower_bound(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, *,
+        exposure: PerRow = None,
+    ) -> float:  # fmt: skip
         """Return the bound of eq. 11 on given data.
 
         $rows_of_bound
@@ -251,9 +260,10 @@ class SWSGPRegressor(
         return self._posterior().bound(data)
 
     def predict(
-        self, X, return_std=False, return_cov=False, *, quantiles=None,
-        n_neighbors=None, exposure=None, noise_variance=None,
-    ):  # fmt: skip
+        self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, *,
+        quantiles: ArrayLike | None = None, n_neighbors: Neighbors = None,
+        exposure: PerRow = None, noise_variance: PerRow = None,
+    ) -> Result:  # fmt: skip
         """Predict the mean of new observations, with their deviation, or quantiles.
 
         Parameters
@@ -325,9 +335,10 @@ class SWSGPRegressor(
         return mean, cov[:, :, 0] if self._targets(vars(self)).is_single else cov
 
     def sample_y(
-        self, X, n_samples=1, random_state=0, *, n_neighbors=None, exposure=None,
-        noise_variance=None,
-    ):  # fmt: skip
+        self, X: ArrayLike, n_samples: int = 1, random_state: Seed = 0, *,
+        n_neighbors: Neighbors = None, exposure: PerRow = None,
+        noise_variance: PerRow = None,
+    ) -> Floats:  # fmt: skip
         """Draw observations, noise included, at rows of X.
 
         Parameters

@@ -1,22 +1,22 @@
 """What touches scikit-learn's private names: validation of input, callbacks."""
 
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from skswsgp._estimators.hints import PerRow
+from skswsgp._rows import table
 from skswsgp._rows.checks import usable_weights
-from skswsgp._rows.table import (
-    clearer_error,
-    refuse_collections,
-    require_numeric_types,
-    require_targets,
-    require_unmasked,
-)
 from skswsgp._solvers.progress import STAGES, StageLines
+
+Method = TypeVar("Method", bound=Callable)
 
 
 def set_arguments(estimator, arguments):
@@ -42,7 +42,7 @@ def unchanged_on_failure(estimator):
 class ScoreMixin:
     """The score of scikit-learn's mixins, which refuses masked targets and weights."""
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         """Return R^2 of the predicted means, or the accuracy of predicted classes.
 
         Parameters
@@ -63,8 +63,8 @@ class ScoreMixin:
 
     def _score_of(self, found, y, sample_weight):
         """Return the score of predictions that were found for y."""
-        refuse_collections(y=y, sample_weight=sample_weight)
-        require_unmasked(y=y, sample_weight=sample_weight)
+        table.refuse_collections(y=y, sample_weight=sample_weight)
+        table.require_unmasked(y=y, sample_weight=sample_weight)
         score = accuracy_score if is_classifier(self) else r2_score
         return score(y, found, sample_weight=sample_weight)
 
@@ -78,17 +78,17 @@ def validate(estimator, *data, **options):
 def checked_table(check, reader, *data, **options):
     """Return check(*data), or raise an error that names what is wrong with a table."""
     named = dict(zip("Xy", data, strict=False))
-    refuse_collections(**named)
-    require_unmasked(**named)
-    require_numeric_types(data[0], reader)
-    require_targets(named.get("y"))
+    table.refuse_collections(**named)
+    table.require_unmasked(**named)
+    table.require_numeric_types(data[0], reader)
+    table.require_targets(named.get("y"))
     options = {"dtype": [np.float64, np.float32], "order": "C"} | options
     try:
         with np.errstate(invalid="ignore"):  # it adds inf to -inf before it raises
             return check(*data, **options)
     except (TypeError, ValueError) as error:
         about_y = "Input y" in str(error)
-        clearer = None if about_y else clearer_error(data[0], reader)
+        clearer = None if about_y else table.clearer_error(data[0], reader)
         if clearer is None:
             raise
     raise clearer
@@ -96,25 +96,25 @@ def checked_table(check, reader, *data, **options):
 
 def check_weights(sample_weight, X, dtype):
     """Return the `usable_weights` of the rows of X as float64."""
-    refuse_collections(sample_weight=sample_weight)
-    require_unmasked(sample_weight=sample_weight)
+    table.refuse_collections(sample_weight=sample_weight)
+    table.require_unmasked(sample_weight=sample_weight)
+    how = {"dtype": np.float64, "ensure_non_negative": True}
     with np.errstate(invalid="ignore"):
-        weight = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
-        )
+        weight = _check_sample_weight(sample_weight, X, **how)
     return usable_weights(weight, dtype)
 
 
-try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # scikit-learn before 1.9
+class CallbackSupportMixin:
+    """Stands in for the mixin of scikit-learn 1.9."""
 
-    class CallbackSupportMixin:
-        """Stands in for the mixin of scikit-learn 1.9."""
 
-    def with_callbacks(method):
-        """Return the method: there are no callbacks."""
-        return method
+def with_callbacks(method: Method) -> Method:
+    """Return the method: scikit-learn before 1.9 has no callbacks."""
+    return method
+
+
+with suppress(ImportError):
+    from sklearn.callback import CallbackSupportMixin, with_callbacks  # noqa: F401
 
 
 class FitTask:

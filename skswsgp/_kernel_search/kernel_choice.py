@@ -35,6 +35,7 @@ from skswsgp._kernel_search.kernel_learning import (
     draw_learning_rows,
     evaluation_work,
 )
+from skswsgp._rows import statistics
 from skswsgp._rows.column_scale import (
     HARDLY_CHANGED,
     INCREASING,
@@ -44,17 +45,6 @@ from skswsgp._rows.column_scale import (
     level_columns,
 )
 from skswsgp._rows.data import with_known_noise
-from skswsgp._rows.statistics import (
-    HELD_OUT_FRACTION,
-    MEAN_ROWS,
-    ROUNDING,
-    distinct_observations,
-    feature_spread,
-    first_of_each,
-    relative_weights,
-    standing_rows,
-    varying_features,
-)
 from skswsgp._solvers.auto import default_kernel
 
 # Nats that a scale of X or y has to gain on a few hundred rows, times the root of the
@@ -86,8 +76,8 @@ def learn_kernel(
     variance, for which Adam does not find the values of few inducing points.
     """
     data = draw_learning_rows(data, options.tuning, rng)
-    X, y, weight, count = distinct_observations(data)
-    spread = feature_spread(X, rng, dtype=options.dtype)
+    X, y, weight, count = statistics.distinct_observations(data)
+    spread = statistics.feature_spread(X, rng, dtype=options.dtype)
     start = default_kernel(spread) if kernel is None else kernel
     compile_kernel(start, X.shape[1], options.dtype)  # raises an error before any work
     start = KernelFit(clone(start), np.zeros(y.shape[1]) + noise_variance)
@@ -103,7 +93,7 @@ def learn_kernel(
         part = learner.take(np.sort(order[:n_rows]))
     wide = X.shape[1] > tuning.most_columns and learn_map and kernel is None
     smoothness = [nu for nu in SMOOTHNESS if kernel is None and nu <= most_smooth]
-    n_judges = min(MEAN_ROWS, int(HELD_OUT_FRACTION * len(X)))
+    n_judges = min(statistics.MEAN_ROWS, int(statistics.HELD_OUT_FRACTION * len(X)))
     enough = n_judges >= LEAST_JUDGES
     if wide and learn_map is True:  # what is asked for needs no judges
         n_judges, enough = max(1, n_judges), len(X) > 2
@@ -118,7 +108,7 @@ def learn_kernel(
         climb = Climb(part, start, smoothness, rng, separate=not coded, whole=whole)
         fit, turned = climb.run(False if wide else learn_map)
     else:
-        around = params_in_units(start.kernel, spread, varying_features(X))
+        around = params_in_units(start.kernel, spread, statistics.varying_features(X))
         fit = turned = climb_given(part, start, around, rng, learn_map)
     if coded or (few and not wide) or by == "evidence" or not enough:
         return turned
@@ -174,11 +164,11 @@ def choose_targets(data, settings, scales):
     """
     plain, Q = scales[0], settings.n_latent
     work = evaluation_work(FIRST_ROWS, data.X.shape[1], Q)
-    varies = np.ptp(data.y, axis=0) > ROUNDING * np.abs(data.y).max(axis=0)
+    varies = np.ptp(data.y, axis=0) > statistics.ROUNDING * np.abs(data.y).max(axis=0)
     if work > settings.tuning.evidence_work or not varies.all():
         return plain
     few = drawn_rows(data)
-    few = in_memory(few.take(first_of_each(few.X)[0][:FIRST_ROWS]))
+    few = in_memory(few.take(statistics.first_of_each(few.X)[0][:FIRST_ROWS]))
     if any(2 * len(np.unique(column)) <= few.n_rows for column in few.y.T):
         return plain
     plain_y, powers = (scale.standardise(few.y) for scale in scales[:2])
@@ -218,8 +208,8 @@ def left_out_score(candidate, scale, plain):
 
 def drawn_rows(data):
     """Return the `standing_rows`, in memory, of mean weight one."""
-    data = data.take(standing_rows(data.n_rows))
-    return relative_weights(in_memory(data), data.n_rows)
+    data = data.take(statistics.standing_rows(data.n_rows))
+    return statistics.relative_weights(in_memory(data), data.n_rows)
 
 
 def in_memory(data):
@@ -249,14 +239,14 @@ def best_of_few(data, settings, smoothness=(ROUGH,)):
     Each nu of `smoothness` is tried. For labels, and for many columns, all
     length-scales share one factor.
     """
-    X, y, weight, count = distinct_observations(data)
+    X, y, weight, count = statistics.distinct_observations(data)
     if len(X) == 1:
         return None
     rng, options = np.random.RandomState(0), LearningOptions(tuning=settings.tuning)
     separate = settings.likelihood_record.has_noise
     separate = separate and X.shape[1] <= settings.tuning.most_columns
     learner = KernelLearner(X, y, 1.0 / weight[:, None], count, options)
-    start = default_kernel(feature_spread(X, rng))
+    start = default_kernel(statistics.feature_spread(X, rng))
     start = KernelFit(start, np.zeros(y.shape[1]) + settings.first_noise)
     climb = Climb(learner, start, smoothness, rng, separate=separate, first=len(X))
     try:

@@ -14,10 +14,7 @@ from skswsgp._covariance.compile import (
 )
 from skswsgp._kernel_search.linear_map import leading_map, moving_map
 from skswsgp._kernel_search.marginal_likelihood import missing_rows
-from skswsgp._kernel_search.neighbor_likelihood import (
-    NeighborProcess,
-    neighbor_model,
-)
+from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor_model
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.statistics import MEAN_ROWS
 from skswsgp._solvers.auto import default_kernel

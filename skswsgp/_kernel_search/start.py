@@ -17,6 +17,7 @@ from sklearn.base import clone
 from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.threads import max_threads
 from skswsgp._covariance.compile import compile_kernel, length_scales
+from skswsgp._kernel_search import point_choice
 from skswsgp._kernel_search.evidence import BOUND_WORK, maximize_bound
 from skswsgp._kernel_search.holdout import (
     CandidateComparison,
@@ -29,25 +30,13 @@ from skswsgp._kernel_search.kernel_learning import (
     LearningOptions,
     count_few_rows,
 )
-from skswsgp._kernel_search.point_choice import (
-    count_near_points,
-    find_few_points,
-    left_by_near,
-)
 from skswsgp._kernel_search.robust_start import learn_robust_kernel
 from skswsgp._kernel_search.site_refinement import learn_shape, refine_kernel
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.inducing import given_points, initial_inducing_points
 from skswsgp._rows.statistics import feature_spread
-from skswsgp._solvers.auto import (
-    allows_few_points,
-    count_inducing,
-    count_neighbors,
-    default_kernel,
-    takes_full_covariance,
-    tries_exact_means,
-)
+from skswsgp._solvers import auto
 from skswsgp._solvers.model import JITTER, shape_covariance
 
 INITIAL_FRACTION = 0.1  # variance of q(u) before Adam over the prior variance
@@ -59,7 +48,7 @@ def initial_attributes(settings, data, spread, rng):
     `spread` (D,) holds the standard deviations of the features.
     """
     D, dtype = data.X.shape[1], settings.dtype
-    kernel = default_kernel(spread) if settings.kernel is None else settings.kernel
+    kernel = auto.default_kernel(spread) if settings.kernel is None else settings.kernel
     compile_kernel(kernel, D, dtype)  # raises an error before any work
     if not isinstance(settings.inducing_points, str):
         points = given_points(settings.inducing_points, D, settings.n_inducing)
@@ -93,7 +82,7 @@ def initial_attributes(settings, data, spread, rng):
         start["variance_scale_"] = fit.variance_scale
         variance = mean_prior_variance(fit.kernel, Z)
         start["prior_mean_"] = settings.prior_mean(variance)
-    full = takes_full_covariance(settings, data.n_all, len(Z), H)
+    full = auto.takes_full_covariance(settings, data.n_all, len(Z), H)
     return start | first_moments(start, fit, full, settings)
 
 
@@ -103,14 +92,14 @@ def choose_points(fit, data, spread, settings, rng):
     The columns are scaled by their `spread` (D,).
     """
     Z, H, D = None, None, data.X.shape[1]
-    if allows_few_points(settings, data.n_all, D):
-        Z, fit = find_few_points(fit, data, settings)
+    if auto.allows_few_points(settings, data.n_all, D):
+        Z, fit = point_choice.find_few_points(fit, data, settings)
     if Z is None:
-        n_inducing, H = count_near_points(fit, data, settings)
+        n_inducing, H = point_choice.count_near_points(fit, data, settings)
         method, tuning = settings.inducing_points, settings.tuning
         how = method, rng, spread, tuning, data.weight, data.rows
         Z = initial_inducing_points(data.X, n_inducing, *how)
-    H = H or count_neighbors(settings, data.n_all, len(Z), D)
+    H = H or auto.count_neighbors(settings, data.n_all, len(Z), D)
     return Z, min(H, len(Z)), fit
 
 
@@ -149,7 +138,8 @@ def initial_covariance(attributes, full, settings):
     floor = JITTER * np.asarray(kernel.diag(Z)).mean()
     H = min(attributes["n_neighbors_"], M - 1)
     if H > 0:
-        variance = left_by_near(kernel, Z, Z, [H], settings, np.arange(M))[0]
+        how = [H], settings, np.arange(M)
+        variance = point_choice.left_by_near(kernel, Z, Z, *how)[0]
     tiny = np.finfo(settings.dtype).tiny ** 0.5
     variance = INITIAL_FRACTION * np.maximum(variance, max(floor, tiny))
     return np.repeat(variance[:, None], n_latent, axis=1)
@@ -163,8 +153,8 @@ def learn_start(settings, data, spread, rng):
     variance scale of a classifier is chosen for the number of inducing points.
     """
     D = data.X.shape[1]
-    M = count_inducing(settings, data.n_all, D)
-    H = count_neighbors(settings, data.n_all, M, D)
+    M = auto.count_inducing(settings, data.n_all, D)
+    H = auto.count_neighbors(settings, data.n_all, M, D)
     chosen = settings.solver.finds_optimum and isinstance(settings.inducing_points, str)
     few = chosen and has_few_points(M, data.n_all, D, settings.tuning)
     n_threads = max_threads(settings.n_jobs, data.n_rows)
@@ -175,7 +165,7 @@ def learn_start(settings, data, spread, rng):
     record = settings.likelihood_record
     whole = "both" if settings.solver.finds_optimum else "near"
     by = "evidence" if few else whole
-    exact = tries_exact_means(settings, data.n_all, M, D)
+    exact = auto.tries_exact_means(settings, data.n_all, M, D)
     n_neighbors = (M if exact else H) if chosen and record.has_noise else None
     learn = partial(
         learn_fit, settings=settings, options=options, rng=rng,

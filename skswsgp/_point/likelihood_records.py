@@ -9,14 +9,7 @@ import math
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import (
-    expit,
-    log_ndtr,
-    log_softmax,
-    ndtr,
-    ndtri,
-    softmax,
-)
+from scipy.special import expit, log_ndtr, log_softmax, ndtr, ndtri, softmax
 from scipy.stats import qmc
 
 from skswsgp._compiled import special

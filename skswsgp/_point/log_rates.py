@@ -7,17 +7,7 @@ for Poisson counts. Arrays of sizes have an entry for each of Q outputs, and oth
 """
 
 import numpy as np
-from scipy.special import (
-    betainc,
-    betaln,
-    digamma,
-    expit,
-    gammaincc,
-    gammaln,
-    log_expit,
-    logsumexp,
-    polygamma,
-)
+from scipy import special
 
 from skswsgp._compiled.special import MOST_DRAWN
 from skswsgp._point.likelihoods import MOST_LOG_RATE
@@ -31,9 +21,9 @@ def log_probability(f, y, size):
     """Return log p(y | f)."""
     rest = np.where(np.isinf(size), 1.0, size)
     t = f - np.log(rest)
-    constant = -np.log(y + rest) - betaln(rest, y + 1.0)
-    binomial = constant + y * log_expit(t) + rest * log_expit(-t)
-    poisson = y * f - np.exp(np.minimum(f, MOST_LOG_RATE)) - gammaln(y + 1.0)
+    constant = -np.log(y + rest) - special.betaln(rest, y + 1.0)
+    binomial = constant + y * special.log_expit(t) + rest * special.log_expit(-t)
+    poisson = y * f - np.exp(np.minimum(f, MOST_LOG_RATE)) - special.gammaln(y + 1.0)
     return np.where(np.isinf(size), poisson, binomial)
 
 
@@ -41,7 +31,7 @@ def slopes(f, y, size):
     """Return the first derivative of log p(y | f) by f, and minus the second one."""
     rate = np.exp(np.minimum(f, MOST_LOG_RATE))
     rest = np.where(np.isinf(size), 1.0, size)
-    share = expit(f - np.log(rest))
+    share = special.expit(f - np.log(rest))
     first = np.where(np.isinf(size), y - rate, y - (y + rest) * share)
     return first, np.where(np.isinf(size), rate, (y + rest) * share * (1.0 - share))
 
@@ -76,15 +66,15 @@ def expected_log_probability(mean, variance, y, size):
         at = f + std * node
         ratio = 0.5 * (node**2 - (at - mu) ** 2 / v - np.log(v))
         terms.append(log_probability(at, y, size) + ratio + np.log(weight * std))
-    return logsumexp(terms, axis=0)
+    return special.logsumexp(terms, axis=0)
 
 
 def cdf(f, k, size):
     """Return the probability of at most k >= 0 given f."""
     rate = np.exp(np.minimum(f, MOST_LOG_RATE))
     rest = np.where(np.isinf(size), 1.0, size)
-    binomial = betainc(rest, k + 1.0, rest / (rest + rate))
-    return np.where(np.isinf(size), gammaincc(k + 1.0, rate), binomial)
+    binomial = special.betainc(rest, k + 1.0, rest / (rest + rate))
+    return np.where(np.isinf(size), special.gammaincc(k + 1.0, rate), binomial)
 
 
 def log_threshold_moments(k, size):
@@ -93,11 +83,12 @@ def log_threshold_moments(k, size):
     L is the logarithm of a gamma variable of shape k + 1, less that of the gamma
     variable of mean 1 which multiplies the rate.
     """
-    rest = np.where(np.isinf(size), 1.0, size)
-    mean = digamma(k + 1.0) - np.where(np.isinf(size), 0.0, digamma(rest))
-    mean = mean + np.where(np.isinf(size), 0.0, np.log(rest))
-    variance = polygamma(1, k + 1.0)
-    return mean, variance + np.where(np.isinf(size), 0.0, polygamma(1, rest))
+    infinite = np.isinf(size)
+    rest = np.where(infinite, 1.0, size)
+    mean = special.digamma(k + 1.0) - np.where(infinite, 0.0, special.digamma(rest))
+    mean = mean + np.where(infinite, 0.0, np.log(rest))
+    variance = special.polygamma(1, k + 1.0)
+    return mean, variance + np.where(infinite, 0.0, special.polygamma(1, rest))
 
 
 def draw(log_rates, size, rng):

@@ -3,11 +3,7 @@
 import numpy as np
 from sklearn.utils import assert_all_finite
 
-from skswsgp._rows.table import (
-    refuse_collections,
-    require_targets,
-    require_unmasked,
-)
+from skswsgp._rows.table import refuse_collections, require_targets, require_unmasked
 
 
 def check_row_values(name, values, n_rows, rows=None):

@@ -3,7 +3,9 @@
 from numbers import Integral, Real
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length
 
@@ -11,6 +13,7 @@ from skswsgp._compiled.threads import max_threads, one_blas_thread, row_blocks
 from skswsgp._covariance.compile import compile_kernel, updated_kernel
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given import kernel_for
+from skswsgp._estimators.hints import Floats, Seed
 from skswsgp._linear.all_points import AllPoints
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.checks import as_numbers, check_outputs
@@ -33,7 +36,7 @@ __all__ = ["BSGPClassifier", "BSGPRegressor"]
 class _SampledMixin:
     """Chains and predictions of both estimators."""
 
-    _blocks = BLOCKS
+    _blocks: tuple[str, ...] = BLOCKS
     _of_chains = {  # noqa: RUF012
         "n_inducing": [Count()],
         "prior": "no_validation",  # checked by `_check_choices`, which says more
@@ -74,8 +77,7 @@ class _SampledMixin:
         X = data.X.astype(np.float64)
         self.X_mean_, self.X_scale_ = mean_and_scale(X, data.weight)
         kernel = kernel_for(self, D)
-        if kernel is None:
-            kernel = default_kernel(self.X_scale_)
+        kernel = default_kernel(self.X_scale_) if kernel is None else kernel
         compiled = compile_kernel(kernel, D, "float64")
         center = self.X_mean_ if compiled.stationary else np.zeros(D)
         scale, tuning = self.X_scale_, self._tuning
@@ -250,15 +252,17 @@ class BSGPRegressor(_SampledMixin, BaselineRegressor):
     }
 
     def __init__(
-        self, kernel=None, *, n_inducing=100, prior="normal", objective="fitc",
-        sample=("inducing_values", "inducing_points", "kernel", "noise"),
-        adam_steps=1000, burn_in=10_000, n_samples=128, spacing=50, n_chains=1,
-        step_size=0.01, friction=0.05, batch_size=500, initial_noise=0.1,
-        normalize_y=True, n_jobs=None, random_state=None,
+        self, kernel: Kernel | None = None, *, n_inducing: int = 100,
+        prior: str = "normal", objective: str = "fitc",
+        sample: tuple[str, ...] = BLOCKS, adam_steps: int = 1000, burn_in: int = 10_000,
+        n_samples: int = 128, spacing: int = 50, n_chains: int = 1,
+        step_size: float = 0.01, friction: float = 0.05, batch_size: int = 500,
+        initial_noise: float = 0.1, normalize_y: bool = True, n_jobs: int | None = None,
+        random_state: Seed = None,
     ):  # fmt: skip
         compat.set_arguments(self, locals())
 
-    def log_predictive_density(self, X, y):
+    def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Floats:
         """Return the log density of observations under their predictions.
 
         Parameters
@@ -371,10 +375,12 @@ class BSGPClassifier(_SampledMixin, BaselineClassifier):
     _blocks = BLOCKS[:3]
 
     def __init__(
-        self, kernel=None, *, n_inducing=100, prior="normal", objective="fitc",
-        sample=("inducing_values", "inducing_points", "kernel"), adam_steps=1000,
-        burn_in=10_000, n_samples=128, spacing=50, n_chains=1, step_size=0.01,
-        friction=0.05, batch_size=500, n_jobs=None, random_state=None,
+        self, kernel: Kernel | None = None, *, n_inducing: int = 100,
+        prior: str = "normal", objective: str = "fitc",
+        sample: tuple[str, ...] = BLOCKS[:3], adam_steps: int = 1000,
+        burn_in: int = 10_000, n_samples: int = 128, spacing: int = 50,
+        n_chains: int = 1, step_size: float = 0.01, friction: float = 0.05,
+        batch_size: int = 500, n_jobs: int | None = None, random_state: Seed = None,
     ):  # fmt: skip
         compat.set_arguments(self, locals())
 

@@ -3,6 +3,8 @@
 from numbers import Real
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.gaussian_process.kernels import Kernel
 from sklearn.model_selection import train_test_split
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -10,6 +12,7 @@ from skswsgp._compiled.threads import max_threads, row_blocks
 from skswsgp._covariance.compile import compile_kernel, updated_kernel
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given import kernel_for
+from skswsgp._estimators.hints import Floats, Seed
 from skswsgp._fit.solve import warn_of_jitter
 from skswsgp._point.adam_step import (
     make_optimizer,
@@ -100,7 +103,7 @@ class _OwnPointsMixin:
         "verbose": ["verbose"],
     }
 
-    def inducing_points(self, X):
+    def inducing_points(self, X: ArrayLike) -> Floats:
         """Return the inducing points that the network gives to rows.
 
         Parameters
@@ -290,9 +293,12 @@ class IDSGPRegressor(_OwnPointsMixin, BaselineRegressor):
     }
 
     def __init__(
-        self, kernel=None, *, n_inducing=15, hidden_layer_sizes=(50,),
-        initial_noise=0.1, normalize_y=True, batch_size="auto", learning_rate=0.01,
-        max_iter=100, early_stopping="auto", n_jobs=None, random_state=None, verbose=0,
+        self, kernel: Kernel | None = None, *, n_inducing: int = 15,
+        hidden_layer_sizes: ArrayLike = (50,), initial_noise: float = 0.1,
+        normalize_y: bool = True, batch_size: int | str = "auto",
+        learning_rate: float = 0.01, max_iter: int = 100,
+        early_stopping: bool | str = "auto", n_jobs: int | None = None,
+        random_state: Seed = None, verbose: int = 0,
     ):  # fmt: skip
         compat.set_arguments(self, locals())
 
@@ -361,8 +367,10 @@ class IDSGPClassifier(_OwnPointsMixin, BaselineClassifier):
     }
 
     def __init__(
-        self, kernel=None, *, n_inducing=3, hidden_layer_sizes=(50,), batch_size="auto",
-        learning_rate=0.01, max_iter=100, early_stopping="auto", n_jobs=None,
-        random_state=None, verbose=0,
+        self, kernel: Kernel | None = None, *, n_inducing: int = 3,
+        hidden_layer_sizes: ArrayLike = (50,), batch_size: int | str = "auto",
+        learning_rate: float = 0.01, max_iter: int = 100,
+        early_stopping: bool | str = "auto", n_jobs: int | None = None,
+        random_state: Seed = None, verbose: int = 0,
     ):  # fmt: skip
         compat.set_arguments(self, locals())

@@ -1,17 +1,21 @@
 """Random features of kernels, to put a Gaussian process into a linear model."""
 
+from typing import Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from sklearn.gaussian_process.kernels import RBF
+from sklearn.gaussian_process.kernels import RBF, Kernel
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._estimators.hints import Floats, Seed
 from skswsgp._solvers.constraints import Count
 from skswsgp.joint.random_features import random_features, require_features
 from skswsgp.kernels import with_positions
@@ -92,11 +96,12 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     }
 
     def __init__(
-        self, kernel=None, *, n_components=512, orthogonal=True, random_state=None
-    ):
+        self, kernel: Kernel | None = None, *, n_components: int = 512,
+        orthogonal: bool = True, random_state: Seed = None,
+    ):  # fmt: skip
         compat.set_arguments(self, locals())
 
-    def fit(self, X, y=None):
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Choose the features of a table.
 
         Parameters
@@ -124,7 +129,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             self._orthogonal = bool(self.orthogonal)
         return self
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike) -> Floats:
         """Return the features of rows.
 
         Parameters

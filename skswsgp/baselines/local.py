@@ -2,11 +2,13 @@
 
 import numpy as np
 from scipy.spatial.distance import cdist
+from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils._param_validation import StrOptions
 
 from skswsgp._compiled.threads import max_threads, row_blocks
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given import kernel_for
+from skswsgp._estimators.hints import Seed
 from skswsgp._kernel_search.kernel_choice import learn_kernel
 from skswsgp._kernel_search.kernel_learning import KernelFit, LearningOptions
 from skswsgp._rows.data import TrainingRows
@@ -117,9 +119,10 @@ class LocalGPRegressor(BaselineRegressor):
     }
 
     def __init__(
-        self, kernel=None, *, mode="inductive", n_experts=64, n_neighbors=100,
-        initial_noise=0.1, normalize_y=True, n_jobs=None, dtype="float64",
-        random_state=None,
+        self, kernel: Kernel | None = None, *, mode: str = "inductive",
+        n_experts: int = 64, n_neighbors: int = 100, initial_noise: float = 0.1,
+        normalize_y: bool = True, n_jobs: int | None = None, dtype: str = "float64",
+        random_state: Seed = None,
     ):  # fmt: skip
         compat.set_arguments(self, locals())
 

@@ -1,11 +1,13 @@
 """A Gaussian process on the nearest training rows."""
 
 import numpy as np
+from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils._param_validation import StrOptions
 
 from skswsgp._compiled.threads import max_threads
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given import kernel_for
+from skswsgp._estimators.hints import Seed
 from skswsgp._kernel_search.kernel_choice import learn_kernel
 from skswsgp._kernel_search.kernel_learning import (
     KernelFit,
@@ -123,9 +125,10 @@ class NearestNeighborGPRegressor(BaselineRegressor):
     }
 
     def __init__(
-        self, kernel=None, *, learn_map="auto", n_neighbors=64, neighbor_search="exact",
-        initial_noise=0.1, normalize_y=True, n_jobs=None, dtype="float64",
-        random_state=None,
+        self, kernel: Kernel | None = None, *, learn_map: bool | str = "auto",
+        n_neighbors: int = 64, neighbor_search: str = "exact",
+        initial_noise: float = 0.1, normalize_y: bool = True,
+        n_jobs: int | None = None, dtype: str = "float64", random_state: Seed = None,
     ):  # fmt: skip
         compat.set_arguments(self, locals())
 

@@ -2,8 +2,10 @@
 
 from abc import ABCMeta, abstractmethod
 from numbers import Integral, Real
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
@@ -16,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._compiled.threads import row_blocks
 from skswsgp._estimators import sklearn_compat as compat
+from skswsgp._estimators.hints import Floats, PerRow, Result
 from skswsgp._estimators.observations import QuantilesMixin, require_coverage
 from skswsgp._fit.targets import distinct_labels, require_two
 from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor_model
@@ -53,7 +56,7 @@ class Baseline(BaseEstimator, metaclass=ABCMeta):
     def _learn(self, data, rng):
         """Set the fitted attributes from `TrainingRows`, which are copies."""
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
         """Learn from training rows.
 
         Parameters
@@ -145,7 +148,10 @@ class BaselineRegressor(
         """Return values (..., Q) without the axis of outputs where y has none."""
         return values if np.ndim(self.y_mean_) else values[..., 0][()]
 
-    def predict(self, X, return_std=False, *, quantiles=None):
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, *,
+        quantiles: ArrayLike | None = None,
+    ) -> Result:  # fmt: skip
         """Predict the mean of new observations, with their deviation, or quantiles.
 
         Parameters
@@ -177,7 +183,9 @@ class BaselineRegressor(
             return mean
         return mean, np.sqrt(self._of_outputs(v)) * self.y_scale_
 
-    def predict_interval(self, X, coverage=0.95, **others):
+    def predict_interval(
+        self, X: ArrayLike, coverage: float = 0.95, **others: object
+    ) -> tuple[Floats, Floats]:
         """Predict the central interval that holds a new observation with a probability.
 
         Parameters
@@ -221,7 +229,7 @@ class BaselineClassifier(compat.ScoreMixin, ClassifierMixin, Baseline):
         """Return values (..., Q) without the axis of functions where there is one."""
         return values if self._likelihood[1] > 1 else values[..., 0]
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: ArrayLike) -> Floats:
         """Predict the probability of each class.
 
         Parameters
@@ -240,7 +248,7 @@ class BaselineClassifier(compat.ScoreMixin, ClassifierMixin, Baseline):
         """Return probabilities (n, n_classes) at validated rows."""
         return LIKELIHOODS[self._likelihood[0]].probabilities(*self._latent(X))
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict the most probable class.
 
         Parameters

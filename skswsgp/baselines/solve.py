@@ -12,6 +12,7 @@ from numbers import Integral
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils._param_validation import Interval
 
 from skswsgp._compiled.threads import max_threads, row_blocks
@@ -19,6 +20,7 @@ from skswsgp._covariance.compile import length_scales
 from skswsgp._engine.select import make_cpu_engine
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given import kernel_for
+from skswsgp._estimators.hints import Seed
 from skswsgp._kernel_search.kernel_learning import LearningOptions
 from skswsgp._kernel_search.start import learn_fit
 from skswsgp._linear.all_points import AllPoints
@@ -225,8 +227,9 @@ class SOLVEGPRegressor(OrthogonalPoints, BaselineRegressor):
     }
 
     def __init__(
-        self, kernel=None, *, n_inducing=1024, n_orthogonal=1024, initial_noise=0.1,
-        normalize_y=True, n_jobs=None, random_state=None,
+        self, kernel: Kernel | None = None, *, n_inducing: int = 1024,
+        n_orthogonal: int = 1024, initial_noise: float = 0.1,
+        normalize_y: bool = True, n_jobs: int | None = None, random_state: Seed = None,
     ):  # fmt: skip
         compat.set_arguments(self, locals())
 
@@ -302,7 +305,7 @@ class SOLVEGPClassifier(OrthogonalPoints, BaselineClassifier):
     }
 
     def __init__(
-        self, kernel=None, *, n_inducing=1024, n_orthogonal=1024, n_jobs=None,
-        random_state=None,
+        self, kernel: Kernel | None = None, *, n_inducing: int = 1024,
+        n_orthogonal: int = 1024, n_jobs: int | None = None, random_state: Seed = None,
     ):  # fmt: skip
         compat.set_arguments(self, locals())

@@ -2,9 +2,12 @@
 
 from inspect import signature
 
+from numpy.typing import ArrayLike
+from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils._param_validation import StrOptions
 
 from skswsgp._estimators.classifier import SWSGPClassifier
+from skswsgp._estimators.hints import Seed
 from skswsgp._estimators.regressor import SWSGPRegressor
 from skswsgp._estimators.sklearn_compat import set_arguments
 from skswsgp.baselines.shared_docs import with_shared_text
@@ -118,12 +121,15 @@ class SVGPRegressor(AllInducing, SWSGPRegressor):
     """
 
     def __init__(
-        self, kernel=None, *, n_inducing="auto", inducing_points="kmeans",
-        optimize_inducing=True, covariance="full", learn_kernel=False,
-        initial_noise=0.1, likelihood="gaussian", likelihood_shape="auto",
-        normalize_y=True, batch_size=64, learning_rate=0.02, max_iter=200,
-        early_stopping=False, device="auto", n_jobs=None, dtype="float64",
-        random_state=None, verbose=0,
+        self, kernel: Kernel | None = None, *, n_inducing: int | str = "auto",
+        inducing_points: ArrayLike = "kmeans", optimize_inducing: bool = True,
+        covariance: str = "full", learn_kernel: bool = False,
+        initial_noise: float = 0.1, likelihood: str = "gaussian",
+        likelihood_shape: float | str = "auto", normalize_y: bool = True,
+        batch_size: int = 64, learning_rate: float = 0.02, max_iter: int = 200,
+        early_stopping: bool = False, device: str = "auto",
+        n_jobs: int | None = None, dtype: str = "float64", random_state: Seed = None,
+        verbose: int = 0,
     ):  # fmt: skip
         set_arguments(self, locals())
 
@@ -200,11 +206,13 @@ class SVGPClassifier(AllInducing, SWSGPClassifier):
     """
 
     def __init__(
-        self, kernel=None, *, n_inducing="auto", inducing_points="kmeans",
-        optimize_inducing=True, covariance="full", learn_kernel=False,
-        likelihood="auto", batch_size=64, learning_rate=0.02, max_iter=200,
-        early_stopping=False, device="auto", n_jobs=None, dtype="float64",
-        random_state=None, verbose=0,
+        self, kernel: Kernel | None = None, *, n_inducing: int | str = "auto",
+        inducing_points: ArrayLike = "kmeans", optimize_inducing: bool = True,
+        covariance: str = "full", learn_kernel: bool = False,
+        likelihood: str = "auto", batch_size: int = 64, learning_rate: float = 0.02,
+        max_iter: int = 200, early_stopping: bool = False, device: str = "auto",
+        n_jobs: int | None = None, dtype: str = "float64", random_state: Seed = None,
+        verbose: int = 0,
     ):  # fmt: skip
         set_arguments(self, locals())
 

@@ -1,5 +1,7 @@
 """Estimators that are fitted to dask collections, and predict them block by block."""
 
+from typing import Any, Self
+
 from skswsgp._estimators.base import GivenRows
 from skswsgp._estimators.classifier import SWSGPClassifier
 from skswsgp._estimators.regressor import SWSGPRegressor
@@ -11,6 +13,13 @@ from skswsgp.dask.predictions import ScoreMixin, are_collections, predicts_block
 
 class BlocksMixin(ScoreMixin):
     """What both estimators share: fits and scores of collections."""
+
+    # Types of `predicts_blocks`, whose results are those of dask for its collections
+    predict: Any
+    latent_mean_and_variance: Any
+    sample_f: Any
+    predict_gradient: Any
+    is_novel: Any
 
     @with_callbacks
     def _fit_blocks(self, given, **more):
@@ -44,10 +53,14 @@ class DaskSWSGPRegressor(BlocksMixin, SWSGPRegressor):
     (3,)
     """
 
+    predict_interval: Any
+    log_predictive_density: Any
+    noise_std: Any
+
     def fit(
-        self, X, y, sample_weight=None, X_val=None, y_val=None, *, exposure=None,
-        noise_variance=None,
-    ):  # fmt: skip
+        self, X: Any, y: Any, sample_weight: Any = None, X_val: Any = None,
+        y_val: Any = None, *, exposure: Any = None, noise_variance: Any = None,
+    ) -> Self:  # fmt: skip
         """Fit the model.
 
         Parameters
@@ -98,7 +111,14 @@ class DaskSWSGPClassifier(BlocksMixin, SWSGPClassifier):
     (3, 1)
     """
 
-    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None):
+    predict_proba: Any
+    predict_log_proba: Any
+    decision_function: Any
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, X_val: Any = None,
+        y_val: Any = None,
+    ) -> Self:  # fmt: skip
         """Fit the model.
 
         Parameters

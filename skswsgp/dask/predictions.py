@@ -6,6 +6,7 @@ import inspect
 from itertools import count, islice
 from math import isnan
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -36,7 +37,7 @@ def predicts_blocks(cls):
 class ScoreMixin:
     """The score of a model at dask collections."""
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R^2 of the predicted means, or the accuracy of predicted classes.
 
         Parameters
@@ -83,7 +84,7 @@ class DaskPredictor(ScoreMixin):
     (3,)
     """
 
-    def __init__(self, model):
+    def __init__(self, model: BaseEstimator):
         if not isinstance(model, BaseEstimator):
             raise TypeError(
                 f"model is {model!r}: expected a fitted estimator, as "
@@ -91,7 +92,7 @@ class DaskPredictor(ScoreMixin):
             )
         self.model = model
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         """Return an attribute of the model, a method of rows as one of blocks."""
         if name == "model":  # while a copy is made
             raise AttributeError(name)

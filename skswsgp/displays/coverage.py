@@ -1,12 +1,19 @@
 """How often observations lie where a regressor expects them."""
 
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skswsgp.displays._axes import set_axes_of_calibration
 from skswsgp.metrics import interval_coverage
 from skswsgp.metrics.answers import innermost, quantiles_of
 from skswsgp.metrics.calibration import interval_of_share
 from skswsgp.metrics.score_input import check_count, check_quantiles, check_weights
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class CoverageDisplay:
@@ -73,7 +80,16 @@ class CoverageDisplay:
     >>> CoverageDisplay.from_estimator(model, X, y, kind="pit")  # doctest: +SKIP
     """
 
-    def __init__(self, levels, nominal, coverage, lower, upper, shares, *, name=None):
+    ax_: "Axes"
+    figure_: "Figure"
+    line_: Any
+    band_: Any
+
+    def __init__(
+        self, levels: np.ndarray, nominal: np.ndarray, coverage: np.ndarray,
+        lower: np.ndarray, upper: np.ndarray, shares: np.ndarray, *,
+        name: str | None = None,
+    ):  # fmt: skip
         self.levels = levels
         self.nominal = nominal
         self.coverage = coverage
@@ -84,9 +100,10 @@ class CoverageDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, y, *, n_bins=20, sample_weight=None, name=None, ax=None,
-        **kwargs,
-    ):  # fmt: skip
+        cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, n_bins: int = 20,
+        sample_weight: ArrayLike | None = None, name: str | None = None,
+        ax: "Axes | None" = None, **kwargs: Any,
+    ) -> Self:  # fmt: skip
         """Draw the display of a fitted regressor on data.
 
         Counts with an exposure need `from_predictions`: predictions are asked for
@@ -156,8 +173,9 @@ class CoverageDisplay:
 
     @classmethod
     def from_groups(
-        cls, estimator, X, y, groups, *, sample_weight=None, ax=None, **kwargs
-    ):
+        cls, estimator: Any, X: ArrayLike, y: ArrayLike, groups: ArrayLike, *,
+        sample_weight: ArrayLike | None = None, ax: "Axes | None" = None, **kwargs: Any,
+    ) -> dict[Any, Self]:  # fmt: skip
         """Draw a coverage curve with its band for each group of samples.
 
         A model may be calibrated over all samples and not within a group of them, such
@@ -207,9 +225,10 @@ class CoverageDisplay:
 
     @classmethod
     def from_predictions(
-        cls, y_true, y_quantiles, quantiles, *, sample_weight=None, name=None, ax=None,
-        **kwargs,
-    ):  # fmt: skip
+        cls, y_true: ArrayLike, y_quantiles: ArrayLike, quantiles: ArrayLike, *,
+        sample_weight: ArrayLike | None = None, name: str | None = None,
+        ax: "Axes | None" = None, **kwargs: Any,
+    ) -> Self:  # fmt: skip
         """Draw the display of predicted quantiles.
 
         Parameters
@@ -257,7 +276,9 @@ class CoverageDisplay:
         )
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax=None, *, kind="coverage", **kwargs):
+    def plot(
+        self, ax: "Axes | None" = None, *, kind: str = "coverage", **kwargs: Any
+    ) -> Self:
         """Draw the display.
 
         Parameters

@@ -1,13 +1,22 @@
 """Inducing points in the plane, and which of them rows use."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._estimators.base import BaseSWSGP
+from skswsgp._estimators.hints import Neighbors
 from skswsgp._posterior.prediction import nearest_points
 from skswsgp._rows.columns import is_identity, mapped
 from skswsgp.displays._axes import COLORS, set_axes, styled
 from skswsgp.metrics.answers import innermost
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class NeighborhoodDisplay:
@@ -59,7 +68,13 @@ class NeighborhoodDisplay:
     >>> NeighborhoodDisplay.from_estimator(model, X[:3])  # doctest: +SKIP
     """
 
-    def __init__(self, points, rows, neighbors, columns):
+    ax_: "Axes"
+    figure_: "Figure"
+
+    def __init__(
+        self, points: np.ndarray, rows: np.ndarray, neighbors: np.ndarray,
+        columns: Sequence[str],
+    ):  # fmt: skip
         self.points = points
         self.rows = rows
         self.neighbors = neighbors
@@ -67,8 +82,9 @@ class NeighborhoodDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, *, columns=(0, 1), n_neighbors=None, ax=None, **kwargs
-    ):
+        cls, estimator: Any, X: ArrayLike, *, columns: Sequence[int | str] = (0, 1),
+        n_neighbors: Neighbors = None, ax: "Axes | None" = None, **kwargs: Any,
+    ) -> Self:  # fmt: skip
         """Draw the display of a fitted model and some rows.
 
         Parameters
@@ -125,7 +141,7 @@ class NeighborhoodDisplay:
         )  # fmt: skip
         return cls(points[:, pair], X[:, pair], neighbors, names).plot(ax, **kwargs)
 
-    def plot(self, ax=None, **kwargs):
+    def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> Self:
         """Draw the display.
 
         Parameters

@@ -1,6 +1,9 @@
 """Observations against predictions, with intervals."""
 
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skswsgp.displays._axes import BLUE, VERMILLION, drawn_rows, set_axes
 from skswsgp.metrics import interval_coverage
@@ -11,6 +14,11 @@ from skswsgp.metrics.score_input import (
     check_intervals,
     check_like,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 
 class PredictionIntervalDisplay:
@@ -65,9 +73,15 @@ class PredictionIntervalDisplay:
     >>> PredictionIntervalDisplay.from_estimator(model, X, y)  # doctest: +SKIP
     """
 
+    ax_: "Axes"
+    figure_: "Figure"
+    inside_: "Line2D"
+    outside_: "Line2D"
+
     def __init__(
-        self, y_true, y_pred, lower, upper, coverage, share, *, name=None,
-        target="value",
+        self, y_true: np.ndarray, y_pred: np.ndarray, lower: np.ndarray,
+        upper: np.ndarray, coverage: float, share: float, *,
+        name: str | None = None, target: str = "value",
     ):  # fmt: skip
         self.y_true = y_true
         self.y_pred = y_pred
@@ -80,9 +94,10 @@ class PredictionIntervalDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, y, *, coverage=0.95, sample_weight=None, name=None,
-        target=None, ax=None, **kwargs,
-    ):  # fmt: skip
+        cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, coverage: float = 0.95,
+        sample_weight: ArrayLike | None = None, name: str | None = None,
+        target: str | None = None, ax: "Axes | None" = None, **kwargs: Any,
+    ) -> Self:  # fmt: skip
         """Draw the display of a fitted regressor on data.
 
         Counts with an exposure need `from_predictions`: predictions are asked for
@@ -145,9 +160,11 @@ class PredictionIntervalDisplay:
 
     @classmethod
     def from_predictions(
-        cls, y_true, y_pred, lower, upper, *, coverage=0.95, sample_weight=None,
-        name=None, target=None, ax=None, **kwargs,
-    ):  # fmt: skip
+        cls, y_true: ArrayLike, y_pred: ArrayLike, lower: ArrayLike, upper: ArrayLike,
+        *, coverage: float = 0.95, sample_weight: ArrayLike | None = None,
+        name: str | None = None, target: str | None = None, ax: "Axes | None" = None,
+        **kwargs: Any,
+    ) -> Self:  # fmt: skip
         """Draw the display of predictions and their intervals.
 
         Parameters
@@ -194,7 +211,9 @@ class PredictionIntervalDisplay:
         )
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax=None, *, subsample=1000, **kwargs):
+    def plot(
+        self, ax: "Axes | None" = None, *, subsample: int | None = 1000, **kwargs: Any
+    ) -> Self:
         """Draw the display.
 
         Parameters

@@ -1,6 +1,10 @@
 """How much predictions owe to each column."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from sklearn.utils import (
     _safe_indexing,
@@ -9,6 +13,7 @@ from sklearn.utils import (
     check_random_state,
 )
 
+from skswsgp._estimators.hints import Seed
 from skswsgp._rows.table import require_unmasked
 from skswsgp.displays._axes import BLUE, set_axes, styled
 from skswsgp.metrics.answers import innermost
@@ -19,6 +24,10 @@ from skswsgp.metrics.score_input import (
     check_weights,
     columns_of,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class RelevanceDisplay:
@@ -81,7 +90,13 @@ class RelevanceDisplay:
     >>> RelevanceDisplay.from_estimator(model, X[300:], y[300:])  # doctest: +SKIP
     """
 
-    def __init__(self, relevance, error, columns, loss, *, name=None):
+    ax_: "Axes"
+    figure_: "Figure"
+
+    def __init__(
+        self, relevance: np.ndarray, error: np.ndarray, columns: Sequence[str],
+        loss: str, *, name: str | None = None,
+    ):  # fmt: skip
         self.relevance = relevance
         self.error = error
         self.columns = columns
@@ -90,9 +105,10 @@ class RelevanceDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, y, *, n_repeats=5, sample_weight=None, random_state=0,
-        name=None, ax=None, **kwargs,
-    ):  # fmt: skip
+        cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, n_repeats: int = 5,
+        sample_weight: ArrayLike | None = None, random_state: Seed = 0,
+        name: str | None = None, ax: "Axes | None" = None, **kwargs: Any,
+    ) -> Self:  # fmt: skip
         """Draw the display of a fitted estimator on rows that it has not seen.
 
         Parameters
@@ -162,7 +178,9 @@ class RelevanceDisplay:
         display = cls(relevance, error, list(map(str, columns)), loss, name=name)
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax=None, *, n_columns=20, **kwargs):
+    def plot(
+        self, ax: "Axes | None" = None, *, n_columns: int = 20, **kwargs: Any
+    ) -> Self:
         """Draw the display.
 
         Parameters

@@ -1,10 +1,18 @@
 """How often a classifier is right, by how confident it is."""
 
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skswsgp.displays._axes import set_axes_of_calibration
 from skswsgp.metrics import reliability_curve
 from skswsgp.metrics.answers import innermost
+from skswsgp.metrics.calibration import ReliabilityCurve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class ReliabilityDisplay:
@@ -48,15 +56,19 @@ class ReliabilityDisplay:
     >>> ReliabilityDisplay.from_estimator(model, X, y, n_bins=5)  # doctest: +SKIP
     """
 
-    def __init__(self, curve, *, name=None):
+    ax_: "Axes"
+    figure_: "Figure"
+
+    def __init__(self, curve: ReliabilityCurve, *, name: str | None = None):
         self.curve = curve
         self.name = name
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, y, *, n_bins=20, confidence="mean", sample_weight=None,
-        name=None, ax=None, **kwargs,
-    ):  # fmt: skip
+        cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, n_bins: int = 20,
+        confidence: str = "mean", sample_weight: ArrayLike | None = None,
+        name: str | None = None, ax: "Axes | None" = None, **kwargs: Any,
+    ) -> Self:  # fmt: skip
         """Draw the display of a fitted classifier on data.
 
         Parameters
@@ -106,9 +118,11 @@ class ReliabilityDisplay:
 
     @classmethod
     def from_predictions(
-        cls, y_true, y_proba, *, n_bins=20, confidence="mean", labels=None,
-        sample_weight=None, name=None, ax=None, **kwargs,
-    ):  # fmt: skip
+        cls, y_true: ArrayLike, y_proba: ArrayLike, *, n_bins: int = 20,
+        confidence: str = "mean", labels: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None, name: str | None = None,
+        ax: "Axes | None" = None, **kwargs: Any,
+    ) -> Self:  # fmt: skip
         """Draw the display of probabilities.
 
         Parameters
@@ -144,7 +158,9 @@ class ReliabilityDisplay:
         )  # fmt: skip
         return cls(curve, name=name).plot(ax, **kwargs)
 
-    def plot(self, ax=None, *, histogram=True, **kwargs):
+    def plot(
+        self, ax: "Axes | None" = None, *, histogram: bool = True, **kwargs: Any
+    ) -> Self:
         """Draw the display.
 
         Parameters

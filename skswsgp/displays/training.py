@@ -1,10 +1,17 @@
 """The course of a fit: losses, and scores of held-out rows."""
 
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp.displays._axes import BLUE, GREEN, VERMILLION, set_axes, styled
 from skswsgp.metrics.answers import innermost
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class TrainingDisplay:
@@ -56,7 +63,13 @@ class TrainingDisplay:
     >>> TrainingDisplay.from_estimator(model)  # doctest: +SKIP
     """
 
-    def __init__(self, losses, scores=None, *, epoch="Epoch", unit="", name=None):
+    ax_: "Axes"
+    figure_: "Figure"
+
+    def __init__(
+        self, losses: ArrayLike, scores: ArrayLike | None = None, *,
+        epoch: str = "Epoch", unit: str = "", name: str | None = None,
+    ):  # fmt: skip
         self.losses = losses
         self.scores = scores
         self.epoch = epoch
@@ -64,7 +77,10 @@ class TrainingDisplay:
         self.name = name
 
     @classmethod
-    def from_estimator(cls, estimator, *, name=None, ax=None, **kwargs):
+    def from_estimator(
+        cls, estimator: Any, *, name: str | None = None, ax: "Axes | None" = None,
+        **kwargs: Any,
+    ) -> Self:  # fmt: skip
         """Draw the display of a fitted estimator.
 
         Parameters
@@ -112,7 +128,7 @@ class TrainingDisplay:
         )  # fmt: skip
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax=None, **kwargs):
+    def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> Self:
         """Draw the display.
 
         Parameters

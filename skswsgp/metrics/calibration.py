@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from sklearn.utils import check_consistent_length, column_or_1d
 
@@ -29,14 +30,10 @@ class ReliabilityCurve(NamedTuple):
 
 
 def reliability_curve(
-    y_true,
-    y_proba,
-    *,
-    n_bins=20,
-    confidence="mean",
-    labels=None,
-    sample_weight=None,
-):
+    y_true: ArrayLike, y_proba: ArrayLike, *, n_bins: int = 20,
+    confidence: str = "mean", labels: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> ReliabilityCurve:  # fmt: skip
     """Compute the accuracy of a classifier as a function of its confidence.
 
     The prediction for a sample is its most probable class, and the confidence is the
@@ -135,8 +132,10 @@ def interval_of_share(share, n):
 
 
 def expected_calibration_error(
-    y_true, y_proba, n_bins=15, labels=None, sample_weight=None, *, confidence="mean"
-):
+    y_true: ArrayLike, y_proba: ArrayLike, n_bins: int = 15,
+    labels: ArrayLike | None = None, sample_weight: ArrayLike | None = None, *,
+    confidence: str = "mean",
+) -> float:  # fmt: skip
     """Mean gap between the confidence of a classifier and its accuracy.
 
     Smaller is better. The prediction for a sample is its most probable class, and the

@@ -14,7 +14,7 @@ from skswsgp.metrics.scores import (
 )
 
 
-def get_scorer(name):
+def get_scorer(name: str) -> "_Scorer":
     """Return a scorer of probabilistic regression, for `GridSearchCV(scoring=...)`.
 
     A search calls `predict` without `return_std`, so metrics of whole predictions
@@ -89,7 +89,7 @@ class _Scorer(_MetadataRequester):
     # scikit-learn reads from `score` that a weight may be routed to it
     __metadata_request__score = {"estimator": UNUSED}  # noqa: RUF012
 
-    def __init__(self, name):
+    def __init__(self, name: str):
         self.name = name
 
     def score(self, estimator, X, y, sample_weight=None):

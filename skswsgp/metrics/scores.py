@@ -1,6 +1,7 @@
 """Scores of densities, intervals and quantiles, as functions of predictions."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._law import student
@@ -13,7 +14,10 @@ from skswsgp.metrics.score_input import (
 )
 
 
-def mean_negative_log_density(y_true, y_mean, y_std, sample_weight=None):
+def mean_negative_log_density(
+    y_true: ArrayLike, y_mean: ArrayLike, y_std: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+) -> float:  # fmt: skip
     """Mean negative log density of the targets under Gaussian predictions.
 
     Smaller is better: a good prediction has a high density at the target. The score is
@@ -66,7 +70,10 @@ def mean_negative_log_density(y_true, y_mean, y_std, sample_weight=None):
     return mean_over_samples(density, sample_weight)
 
 
-def interval_coverage(y_true, lower, upper, sample_weight=None):
+def interval_coverage(
+    y_true: ArrayLike, lower: ArrayLike, upper: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+) -> float:  # fmt: skip
     """Fraction of the targets inside prediction intervals.
 
     It is the `coverage` that `predict_interval` was asked for if predictions are
@@ -113,7 +120,10 @@ def interval_coverage(y_true, lower, upper, sample_weight=None):
     return mean_over_samples((lower <= y_true) & (y_true <= upper), sample_weight)
 
 
-def crps(y_true, y_mean, y_std, sample_weight=None):
+def crps(
+    y_true: ArrayLike, y_mean: ArrayLike, y_std: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+) -> float:  # fmt: skip
     """Compute the continuous ranked probability score of Gaussian predictions.
 
     Smaller is better. The score is in the units of the targets, and is the absolute
@@ -164,7 +174,10 @@ def crps(y_true, y_mean, y_std, sample_weight=None):
     return mean_over_samples(y_std * score, sample_weight)
 
 
-def interval_score(y_true, lower, upper, coverage=0.95, sample_weight=None):
+def interval_score(
+    y_true: ArrayLike, lower: ArrayLike, upper: ArrayLike, coverage: float = 0.95,
+    sample_weight: ArrayLike | None = None,
+) -> float:  # fmt: skip
     """Compute Winkler's score of central prediction intervals.
 
     Smaller is better. An interval pays its width, and for a target outside it the
@@ -208,7 +221,10 @@ def interval_score(y_true, lower, upper, coverage=0.95, sample_weight=None):
     return mean_over_samples(scores, sample_weight)
 
 
-def pinball(y_true, y_quantiles, quantiles, sample_weight=None):
+def pinball(
+    y_true: ArrayLike, y_quantiles: ArrayLike, quantiles: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+) -> float:  # fmt: skip
     """Mean pinball loss of quantiles of several levels.
 
     Smaller is better. For one level it is scikit-learn's `mean_pinball_loss`.
