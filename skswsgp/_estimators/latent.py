@@ -217,6 +217,11 @@ class LatentFunctionsMixin:
         data = self._training_rows(X, y, sample_weight)
         return self._posterior().bound(data)
 
+    def _get_doc_link(self):
+        from skswsgp.explain import page_of
+
+        return page_of(self)
+
     def _squared_slopes(self):
         """Return the squared slopes (n, D) of the latent functions' means."""
         from skswsgp.explain import squared_slopes

@@ -129,6 +129,11 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             self._orthogonal = bool(self.orthogonal)
         return self
 
+    def _get_doc_link(self):
+        from skswsgp.explain import page_of
+
+        return page_of(self)
+
     def transform(self, X: ArrayLike) -> Floats:
         """Return the features of rows.
 

@@ -91,6 +91,11 @@ class Baseline(BaseEstimator, metaclass=ABCMeta):
             self._learn(TrainingRows(X, self._encode(y, weight), weight), rng)
         return self
 
+    def _get_doc_link(self):
+        from skswsgp.explain import page_of
+
+        return page_of(self)
+
     def _checked(self, X):
         """Return validated rows for a prediction."""
         check_is_fitted(self)

@@ -1,6 +1,7 @@
-"""What a fitted model says of its columns, imported when it is asked."""
+"""What an estimator says of itself and its columns, imported when it is asked."""
 
 from skswsgp.explain.card import describe
 from skswsgp.explain.columns import gradient_and_std, squared_slopes
+from skswsgp.explain.page import page_of
 
-__all__ = ["describe", "gradient_and_std", "squared_slopes"]
+__all__ = ["describe", "gradient_and_std", "page_of", "squared_slopes"]
