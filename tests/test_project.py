@@ -42,12 +42,27 @@ def test_the_workflow_runs_on_three_systems_and_the_oldest_python():
     assert may_fail == ["nightly"]
 
 
+def test_the_classifiers_name_what_the_workflow_runs_on():
+    matrix = JOBS["newest"]["strategy"]["matrix"]
+    known = [each.split(" :: ") for each in SETTINGS["classifiers"]]
+    systems = {each[-1] for each in known if each[0] == "Operating System"}
+    names = {"macos": "MacOS", "ubuntu": "Linux", "windows": "Windows"}
+    assert systems == {names[each.partition("-")[0]] for each in matrix["os"]}
+    pythons = [
+        each[2] for each in known if each[:2] == ["Programming Language", "Python"]
+    ]
+    first, last = (int(version.removeprefix("3.")) for version in matrix["python"])
+    versions = [f"3.{minor}" for minor in range(first, last + 1)]
+    assert pythons == ["3", *versions, "Implementation"]
+
+
 def test_the_citation_is_that_of_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == skswsgp.__version__
     assert citation["license"] == SETTINGS["license"]
     assert citation["abstract"] == SETTINGS["description"]
     assert citation["authors"] == SETTINGS["authors"]
+    assert citation["keywords"] == SETTINGS["keywords"]
     paper = citation["references"][0]
     names = [author["family-names"] for author in paper["authors"]]
     assert re.search(
