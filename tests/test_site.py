@@ -64,6 +64,13 @@ def test_the_reference_has_all_public_names():
     assert sorted(found) == sorted(public_names())
 
 
+def test_the_first_command_for_the_site_draws_the_gallery():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    commands = re.findall(r"python -m sphinx\b.*", text)
+    assert commands[0] == "python -m sphinx -W --keep-going doc doc/_build"
+    assert '"plot_gallery": "True"' in (ROOT / "doc" / "conf.py").read_text()
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """Build the site of a copy, and return its folder."""
