@@ -5,6 +5,7 @@
 
 import posixpath
 import re
+import tomllib
 from pathlib import Path
 
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401  an example has it
@@ -13,6 +14,8 @@ from sphinx_gallery.sorting import ExplicitOrder
 import skswsgp
 
 DOC = Path(__file__).parent
+PROJECT = tomllib.loads((DOC.parent / "pyproject.toml").read_text())["project"]
+SITE = PROJECT.get("urls", {}).get("Documentation")  # its address, or None
 
 project = "skswsgp"
 author = "The skswsgp developers"
@@ -22,13 +25,25 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "sphinx_codeautolink",
+    "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
+if SITE:  # cards, which need absolute links
+    extensions.append("sphinxext.opengraph")
+    html_baseurl = ogp_site_url = f"{SITE.rstrip('/')}/"
+    ogp_image = "_static/card.png"
+    ogp_image_alt = "The logo of skswsgp: a row joined to its nearest points"
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
 toc_object_entries_show_parents = "hide"
 default_role = "literal"  # `name` in docstrings is code
 highlight_language = "text"  # indented formulas; blocks of code say python or sh
+autodoc_typehints = "none"  # the sections of parameters say more
+suppress_warnings = ["codeautolink.parse_block"]  # of parts of functions
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 
 myst_heading_anchors = 3
 numpydoc_show_class_members = False  # the templates list them
@@ -60,7 +75,9 @@ html_title = "skswsgp"
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/logo.svg"
 html_theme_options = {
+    "logo": {"text": project, "image_light": html_favicon, "image_dark": html_favicon},
     "header_links_before_dropdown": 5,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
@@ -104,6 +121,12 @@ def stay_on_the_site(app, docname, source):
     source[0] = re.sub(r"\]\(((?:\.\./)+[\w./-]+)", inside, text)
 
 
+def leave_links_to_the_gallery(app, docname, source):
+    """Let the gallery itself link the code of its pages."""
+    if docname.startswith("gallery/plot_"):
+        source[0] = f".. autolink-skip:: file\n\n{source[0]}"
+
+
 def leave_out_what_is_inherited(app, what, name, member, skip, options):
     """Skip members that scikit-learn or Python defines."""
     owner = getattr(getattr(member, "fget", member), "__module__", None) or ""
@@ -119,6 +142,11 @@ def read_attributes_as_text(app, what, name, member, options, lines):
         lambda match: match[0] if match[1] is None else rf"{match[1]}\_",
         "\n".join(lines),
     ).split("\n")
+
+
+def leave_out_flags_of_doctests(app, what, name, member, options, lines):
+    """Cut comments that tell doctest how to run a line."""
+    lines[:] = [re.sub(r" *# doctest:.*", "", line) for line in lines]
 
 
 def link_pages_of_the_guide(app, what, name, member, options, lines):
@@ -140,6 +168,8 @@ def setup(app):
     """Connect the functions above."""
     app.connect("builder-inited", copy_pages_from_outside)
     app.connect("source-read", stay_on_the_site)
+    app.connect("source-read", leave_links_to_the_gallery)
     app.connect("autodoc-skip-member", leave_out_what_is_inherited)
     app.connect("autodoc-process-docstring", read_attributes_as_text, priority=900)
     app.connect("autodoc-process-docstring", link_pages_of_the_guide, priority=901)
+    app.connect("autodoc-process-docstring", leave_out_flags_of_doctests)

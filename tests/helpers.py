@@ -1,5 +1,7 @@
 """Tolerances, and small problems for the compiled code below the estimators."""
 
+import re
+from pathlib import Path
 from typing import NamedTuple
 
 import numba
@@ -33,6 +35,8 @@ STEP, DIFFERENCE_TOLERANCE = 1e-5, 1e-6
 # Compilation for the other precision takes as long as for the first one.
 DTYPES = "float64", pytest.param("float32", marks=pytest.mark.slow)
 ADAM = {"solver": "adam", "learn_kernel": False}  # the training of the paper
+ROOT = Path(__file__).parents[1]
+SITE = "https://example.org/skswsgp"
 
 
 def make(estimator_class, *args, **params):
@@ -301,3 +305,11 @@ def public_names():
             if inner is None
             else (f"skswsgp.{name}.{each}" for each in inner)
         )
+
+
+def copy_settings(folder, urls=""):
+    """Copy pyproject.toml, with another table [project.urls] or none."""
+    settings = (ROOT / "pyproject.toml").read_text()
+    settings = re.sub(r"(?ms)^\[project\.urls\]\n.*?(?=^\[)", "", settings)
+    table = f"\n[project.urls]\n{urls}\n" if urls else ""
+    (folder / "pyproject.toml").write_text(settings + table)

@@ -9,32 +9,28 @@ import sys
 import tomllib
 from datetime import date
 from email import message_from_bytes
-from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from helpers import ROOT, SITE, copy_settings
 from packaging.requirements import Requirement
 
 import skswsgp
 
 yaml = pytest.importorskip("yaml", reason="needs PyYAML, which comes with dask")
 
-ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RECIPE = yaml.safe_load((ROOT / ".ci" / "recipe.yaml").read_text())
-SITE = "https://example.org/skswsgp"
 
 
 def build(folder, urls=""):
-    """Build the wheel of a copy with another table of addresses; return its path."""
+    """Build the wheel of a copy with other addresses, and return its path."""
     pytest.importorskip("hatchling", reason="needs the extra `release`")
     for name in ".ci", "skswsgp":
         shutil.copytree(ROOT / name, folder / name)
     for name in "LICENSE", "README.md":
         shutil.copy(ROOT / name, folder)
-    settings = (ROOT / "pyproject.toml").read_text()
-    settings = re.sub(r"(?ms)^\[project\.urls\]\n.*?(?=^\[)", "", settings)
-    (folder / "pyproject.toml").write_text(f"{settings}\n{urls}")
+    copy_settings(folder, urls)
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE)
     return next((folder / "dist").iterdir())
@@ -60,8 +56,7 @@ def test_the_wheel_has_types_and_without_an_address_the_readme_as_it_is(tmp_path
 
 @pytest.mark.slow  # it builds the package
 def test_links_of_the_readme_are_absolute_once_there_is_an_address(tmp_path):
-    urls = f'[project.urls]\nDocumentation = "{SITE}/"\n'
-    metadata, _ = metadata_of(build(tmp_path, urls))
+    metadata, _ = metadata_of(build(tmp_path, f'Documentation = "{SITE}/"'))
     assert metadata.get_all("Project-URL") == [f"Documentation, {SITE}/"]
     text = metadata.get_payload(decode=True).decode()
     links = re.findall(r"\]\(([^)]+)\)", text)

@@ -9,11 +9,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from helpers import public_names
+from helpers import ROOT, SITE, copy_settings, public_names
 
 import skswsgp
 
-ROOT = Path(__file__).parents[1]
 SOURCES = sorted(Path(skswsgp.__file__).parent.rglob("*.py"))
 TROUBLES = ROOT / "doc" / "user_guide" / "troubleshooting.md"
 
@@ -73,8 +72,13 @@ def test_the_first_command_for_the_site_draws_the_gallery():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Build the site of a copy, and return its folder."""
-    for package in ("myst_parser", "pydata_sphinx_theme", "sphinx_gallery"):
+    """Build the site of a copy that has an address, and return its folder."""
+    for package in (
+        "myst_parser",
+        "pydata_sphinx_theme",
+        "sphinx_gallery",
+        "sphinxext",
+    ):
         pytest.importorskip(package, reason="needs the extra `doc`")
     folder = tmp_path_factory.mktemp("site")
     for name in "doc", "examples":
@@ -82,6 +86,7 @@ def site(tmp_path_factory):
         shutil.copytree(ROOT / name, folder / name, ignore=built)
     for name in "README.md", "CONTRIBUTING.md":
         shutil.copy(ROOT / name, folder)
+    copy_settings(folder, f'Documentation = "{SITE}"')
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q"]
     command += ["-D", "plot_gallery=0", "doc", "html"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -112,3 +117,40 @@ def test_links_of_the_site_lead_somewhere(site):
             assert (page.parent / link).exists(), (page, link)
             n_links += 1
     assert n_links > 1000
+
+
+@pytest.mark.slow
+def test_code_of_the_site_leads_to_the_reference_and_the_reference_to_sources(site):
+    link = "api/skswsgp.SWSGPRegressor.html"
+    for page, kind in (
+        ("user_guide/tour", "codeautolink"),
+        ("gallery/plot_stream", "glr"),
+    ):
+        text = (site / f"{page}.html").read_text()
+        assert re.search(rf'<a class="[^"]*{kind}[^"]*" href="../{link}#', text), page
+        assert "copybutton.js" in text
+    sources = "_modules/skswsgp/_estimators/regressor.html"
+    assert f'href="../{sources}#SWSGPRegressor"' in (site / link).read_text()
+
+
+@pytest.mark.slow
+def test_pages_name_their_address_and_a_card(site):
+    for page in "index.html", "api/skswsgp.SWSGPRegressor.html":
+        text = (site / page).read_text()
+        assert f'rel="canonical" href="{SITE}/{page}"' in text
+        (card,) = re.findall(r'property="og:image" content="(.*?)"', text)
+        assert (site / card.removeprefix(f"{SITE}/")).exists()
+    text = (site / "index.html").read_text()
+    assert 'property="og:description" content="Predictions with intervals' in text
+
+
+@pytest.mark.slow
+def test_links_of_the_readme_on_the_index_lead_to_pages(site, monkeypatch):
+    pytest.importorskip("hatchling", reason="needs the extra `release`")
+    monkeypatch.syspath_prepend(ROOT / ".ci")
+    text = import_module("readme").on_the_index((ROOT / "README.md").read_text(), SITE)
+    links = re.findall(rf"\]\({SITE}/([^)#]+)(?:#([^)]*))?\)", text)
+    assert len(links) > 30
+    for path, place in links:
+        assert (site / path).exists(), path
+        assert not place or f'id="{place}"' in (site / path).read_text(), place

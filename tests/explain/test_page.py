@@ -3,13 +3,11 @@
 from importlib import import_module
 
 import pytest
-from helpers import public_names
+from helpers import SITE, public_names
 from sklearn.base import BaseEstimator
 from sklearn.utils import estimator_html_repr
 
 from skswsgp import SWSGPRegressor
-
-SITE = "https://example.org/skswsgp"
 
 
 @pytest.fixture
