@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.metrics import root_mean_squared_error
 
 GUIDE = Path(__file__).parents[1] / "doc" / "user_guide"
@@ -52,7 +53,7 @@ def test_the_page_on_baselines_says_what_happens():
 
 @pytest.mark.slow  # CI has skrub only there
 def test_the_page_on_tables_says_what_happens():
-    """Both spellings know shops, kinds and seasons, and leave little but noise."""
+    """Both spellings know shops, kinds, seasons and weeks, and leave little noise."""
     pytest.importorskip("skrub", reason="needs the extra `tables`")
     names = run_code("tables.md")
     frame, sales, new = names["frame"], names["sales"], names["new"]
@@ -70,6 +71,31 @@ def test_the_page_on_tables_says_what_happens():
         assert np.isfinite(names["pipeline"].predict(unknown)).all()
     kinds_and_shop = names["plain"][0].transform(unknown)[0, :4]
     np.testing.assert_allclose(kinds_and_shop, [0, 0, 0, sales[:600].mean()])
+    check_weekdays(names)
+
+
+def check_weekdays(names):
+    """Raise AssertionError if a weekday does not help dates with and without hours."""
+    found = re.search(
+        r"error is ([\d.]+) without the weekday and ([\d.]+) with it",
+        (GUIDE / "tables.md").read_text(),
+    )
+    without, with_it = (names["errors"][key] for key in (False, True))
+    assert [without, with_it] == pytest.approx(
+        [float(one) for one in found.groups()], 0.05
+    )
+    assert with_it < 0.5 * without
+    frame, sales, train, new = (
+        names[key] for key in ("frame", "sales", "train", "new")
+    )
+    encoder = "tablevectorizer__datetime__add_weekday"
+    plain = clone(names["pipeline"]).set_params(**{encoder: False})
+    plain.fit(frame[train], sales[train])
+    errors = [
+        root_mean_squared_error(sales[new], model.predict(frame[new]))
+        for model in (plain, names["pipeline"], names["plain"])
+    ]
+    assert max(errors[1:]) < 0.8 * errors[0]
 
 
 @pytest.mark.slow  # it starts two processes
