@@ -22,27 +22,31 @@ from skswsgp.metrics import interval_coverage
 
 
 def report(seen, seconds, model, X, y, f, unit):
-    """Print the error of f, the coverage of intervals of y, and what it has taken."""
+    """Print the error of f, the coverage of intervals of y, and what it has taken.
+
+    `seconds` are those of each chunk.
+    """
     error = np.sqrt(np.mean((model.predict(X) - f) ** 2)) / unit
     held = interval_coverage(y, *model.predict_interval(X))
     megabytes = len(pickle.dumps(model)) / 1e6
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    last = " and ".join(f"{one:.1f}" for one in seconds[-2:])
     print(
         f"{seen:>10} rows: RMSE {error:.4f}, 95 % intervals hold {held:.3f}, "
-        f"{len(model.inducing_points_)} points, {seconds:.1f} s, model {megabytes:.0f} "
-        f"MB, process {resident:.0f} MB",
+        f"{len(model.inducing_points_)} points, {sum(seconds):.1f} s, the last chunks "
+        f"{last} s, model {megabytes:.0f} MB, process {resident:.0f} MB",
         flush=True,
     )
 
 
 def one_pass(model, chunks, test):
     """Learn from chunks (X, y); report whenever their number has doubled."""
-    seen, seconds, number = 0, 0.0, 0
+    seen, seconds = 0, []
     for X, y in chunks:
         start = time.process_time()
         model.partial_fit(X, y)
-        seconds += time.process_time() - start
-        seen, number = seen + len(X), number + 1
+        seconds.append(time.process_time() - start)
+        seen, number = seen + len(X), len(seconds)
         if number & (number - 1) == 0:
             report(seen, seconds, model, *test)
     report(seen, seconds, model, *test)
@@ -61,7 +65,7 @@ def table(name, options):
     start = time.process_time()
     model = SWSGPRegressor(random_state=0, n_jobs=1).fit(X[train], y[train])
     print("fit of all rows")
-    report(len(train), time.process_time() - start, model, *test)
+    report(len(train), [time.process_time() - start], model, *test)
 
 
 def drawn(options):

@@ -65,6 +65,27 @@ def test_a_stream_whose_rows_have_doubled_is_a_fit_of_all(in_order, chunks):
     assert_array_equal(stream.predict_proba(X), fit.predict_proba(X))
 
 
+@pytest.mark.usefixtures("few_kept", "few_steps")
+@pytest.mark.parametrize("first, decides", [(40, True), (30, False)])
+def test_a_first_chunk_of_more_than_half_of_what_is_kept_decides(first, decides):
+    X, y = small_data(100)
+    model, found = SWSGPRegressor(predictive="gaussian", random_state=0), set()
+    for rows in np.split(np.arange(100), range(first, 100, 10)):
+        model.partial_fit(X[rows], y[rows])
+        found.add((repr(model.kernel_), float(model.y_mean_)))
+    assert len(model._stream.X) == 60
+    assert (len(found) == 1) == decides
+
+
+def test_a_stream_takes_no_logarithm_that_a_fit_takes():
+    """Later chunks may hold what has none."""
+    X, y = small_data(120)
+    y = np.exp(3.0 * y)
+    model = SWSGPRegressor(random_state=0)
+    assert model.fit(X, y).y_transform_.name == "log"
+    assert clone(model).partial_fit(X, y).y_transform_.name == "yeo-johnson"
+
+
 def test_a_fit_goes_on_as_a_stream(in_order):
     X, y = small_data(120)
     how = {"y_transform": None, "random_state": 0}
