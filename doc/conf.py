@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401  an example has it
+from sphinx import addnodes
 from sphinx_gallery.sorting import ExplicitOrder
 
 import skswsgp
@@ -95,6 +96,23 @@ GUIDE = {
     path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# "): path.stem
     for path in (DOC / "user_guide").glob("*.md")
 }
+TITLES = "|".join(re.escape(title).replace(r"\ ", r"\s+") for title in GUIDE)
+METHODS = "describe partial_fit predict predict_interval sample_f".split()
+# What people type into the search beside the words of titles, and where it is found
+TYPED = {
+    "api/skswsgp.SWSGPRegressor": {
+        name: f"skswsgp.SWSGPRegressor.{name}" for name in METHODS
+    },
+    "user_guide/uncertainty": {
+        "prediction intervals": "",
+        "confidence intervals": "",
+        "quantile regression": "",
+        "uncertainty": "",
+    },
+    "user_guide/tables": {"categorical features": "", "one-hot encoding": ""},
+    "user_guide/columns": {"feature scaling": ""},
+    "user_guide/model": {"counts": "are-the-targets-counts"},
+}
 
 
 def copy_pages_from_outside(app):
@@ -127,6 +145,17 @@ def leave_links_to_the_gallery(app, docname, source):
         source[0] = f".. autolink-skip:: file\n\n{source[0]}"
 
 
+def index_what_people_type(app, doctree):
+    """Put `TYPED` and titles of the guide into the index, which the search prefers."""
+    page, words = app.env.docname, {}
+    for title, name in GUIDE.items():
+        if page == f"user_guide/{name}":
+            words = dict.fromkeys(re.split(r"[:,] | and ", title), "")
+    words |= TYPED.get(page, {})
+    entries = [("single", word, place, "main", None) for word, place in words.items()]
+    doctree.insert(0, addnodes.index(entries=entries))
+
+
 def leave_out_what_is_inherited(app, what, name, member, skip, options):
     """Skip members that scikit-learn or Python defines."""
     owner = getattr(getattr(member, "fget", member), "__module__", None) or ""
@@ -150,18 +179,17 @@ def leave_out_flags_of_doctests(app, what, name, member, options, lines):
 
 
 def link_pages_of_the_guide(app, what, name, member, options, lines):
-    """Make links of the titles that docstrings quote, as in "How is it fitted?".
+    """Make links of the titles that docstrings quote, as in "Fitting and solvers".
 
     The sentence that says what titles in quotes are then has nothing to say.
     """
 
     def link(match):
         title = " ".join(match[1].split())
-        page = GUIDE.get(title)
-        return match[0] if page is None else f":doc:`{title} </user_guide/{page}>`"
+        return f":doc:`{title} </user_guide/{GUIDE[title]}>`"
 
     text = re.sub(r"Titles in quotes are pages[^.]*\.", "", "\n".join(lines))
-    lines[:] = re.sub(r'"([A-Z][^"`]*\?)"', link, text).split("\n")
+    lines[:] = re.sub(f'"({TITLES})"', link, text).split("\n")
 
 
 def setup(app):
@@ -169,6 +197,7 @@ def setup(app):
     app.connect("builder-inited", copy_pages_from_outside)
     app.connect("source-read", stay_on_the_site)
     app.connect("source-read", leave_links_to_the_gallery)
+    app.connect("doctree-read", index_what_people_type)
     app.connect("autodoc-skip-member", leave_out_what_is_inherited)
     app.connect("autodoc-process-docstring", read_attributes_as_text, priority=900)
     app.connect("autodoc-process-docstring", link_pages_of_the_guide, priority=901)

@@ -82,8 +82,9 @@ def test_docstrings_name_pages_of_the_guide():
 def named_titles():
     """Yield the titles in quotes of the docstrings and texts of the package."""
     for path in PACKAGE.rglob("*.py"):
-        for title in re.findall(r'[Ss]ee\s+"([^"]*)"', path.read_text()):
-            yield " ".join(title.split())
+        quoted = r'[Ss]ee\s+"([^"]*)"|"([^"]*)"(?:\s+says|, in\s+the\s+folder)'
+        for titles in re.findall(quoted, path.read_text()):
+            yield " ".join("".join(titles).split())
 
 
 @pytest.mark.usefixtures("few_steps")

@@ -1,6 +1,7 @@
 """The site builds without a warning, and names all that is public."""
 
 import ast
+import json
 import re
 import shutil
 import subprocess
@@ -68,6 +69,12 @@ def test_the_first_command_for_the_site_draws_the_gallery():
     commands = re.findall(r"python -m sphinx\b.*", text)
     assert commands[0] == "python -m sphinx -W --keep-going doc doc/_build"
     assert '"plot_gallery": "True"' in (ROOT / "doc" / "conf.py").read_text()
+
+
+def test_titles_of_the_guide_are_words_and_no_questions():
+    for page in (ROOT / "doc" / "user_guide").glob("*.md"):
+        title = page.read_text().partition("\n")[0]
+        assert title.startswith("# ") and not title.endswith("?"), title
 
 
 @pytest.fixture(scope="module")
@@ -154,3 +161,69 @@ def test_links_of_the_readme_on_the_index_lead_to_pages(site, monkeypatch):
     for path, place in links:
         assert (site / path).exists(), path
         assert not place or f'id="{place}"' in (site / path).read_text(), place
+
+
+def pages_found(site, query):
+    """Return the pages that the search of the site finds, the best first.
+
+    Titles, entries of the index, names of objects and words score as in Sphinx's
+    searchtools.js, which also takes parts of words where no page has the whole.
+    """
+    text = (site / "searchindex.js").read_text()
+    index = json.loads(text[text.index("(") + 1 : text.rindex(")")])
+    titles, found, words = index["titles"], [], re.findall(r"\w+", query)
+
+    def add(file, score, title=None):
+        found.append((-score, (title or titles[file]).lower(), index["docnames"][file]))
+
+    def share(text):
+        is_part = query in text.lower() and len(query) >= len(text) / 2
+        return is_part * len(query) / len(text)
+
+    for title, places in index["alltitles"].items():
+        for file, _ in places if share(title) else ():
+            is_page = titles[file] == title
+            of_page = None if is_page else f"{titles[file]} > {title}"
+            add(file, round(15 * share(title)) + is_page, of_page)
+    for entry, places in index["indexentries"].items():
+        for file, _, is_main in places if share(entry) else ():
+            add(file, round(100 * share(entry)) if is_main else -1)
+    for prefix, objects in index["objects"].items():
+        for file, kind, priority, _, name in objects:
+            last, full = name.rpartition(".")[2].lower(), f"{prefix}.{name}"
+            around = f"{full} {index['objnames'][str(kind)][2]} {titles[file]}".lower()
+            if all(word in around for word in words) and any(w in last for w in words):
+                score = (11 if last in words else 6) + {0: 15, 1: 5}.get(priority, -5)
+                add(file, score, full)
+    stem = pytest.importorskip("sphinx.search.en").SearchEnglish({}).stem
+    scores = []
+    for word in map(stem, words):
+        files = [index[key].get(word, []) for key in ("terms", "titleterms")]
+        files = [[one] if isinstance(one, int) else one for one in files]
+        scores.append(dict.fromkeys(files[0], 5) | dict.fromkeys(files[1], 15))
+    for file in set.intersection(*map(set, scores)):
+        add(file, max(score[file] for score in scores))
+    return [page for _, _, page in sorted(found)]
+
+
+@pytest.mark.slow
+def test_the_search_finds_what_people_type(site):
+    expected = {
+        "predict_interval": "api/skswsgp.SWSGPRegressor",
+        "sample_f": "api/skswsgp.SWSGPRegressor",
+        "prediction interval": "user_guide/uncertainty",
+        "confidence interval": "user_guide/uncertainty",
+        "standard deviation": "user_guide/uncertainty",
+        "quantile regression": "user_guide/uncertainty",
+        "feature importance": "user_guide/linear_map",
+        "speed": "user_guide/production",
+        "missing values": "user_guide/tables",
+        "categorical features": "user_guide/tables",
+        "gpu": "user_guide/gpu",
+        "kernel": "user_guide/kernels",
+        "online learning": "user_guide/streams",
+        "load model": "user_guide/saving",
+        "cross-validation": "user_guide/scikit_learn",
+    }
+    found = {query: pages_found(site, query)[0] for query in expected}
+    assert found == expected

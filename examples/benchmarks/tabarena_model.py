@@ -1,7 +1,7 @@
 """Our two estimators as a model of TabArena, which fits the models of AutoGluon.
 
-Categories and gaps become numbers as the page "What if a table has categories, dates
-and gaps?" of the user guide says; AutoGluon itself makes numbers of dates and words.
+Categories and gaps become numbers as the page "Categories, dates and missing values" of
+the user guide says; AutoGluon itself makes numbers of dates and words.
 The model has the defaults of its estimator and no search space: M, H, kernel and scales
 follow from the table. A fit has no limit of time, so AutoGluon gives up a bag once it
 expects all of its fits to take longer than allowed.

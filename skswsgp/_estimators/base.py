@@ -123,9 +123,9 @@ class BaseSWSGP(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training inputs, in any units. They may be a memory map; see "What if data
-            come in pieces?". Blocks of dask are for the classes of `skswsgp.dask`; see
-            "What if one machine is not enough?".
+            Training inputs, in any units. They may be a memory map; see "Streams and
+            online learning". Blocks of dask are for the classes of `skswsgp.dask`; see
+            "Distributed training with Dask".
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None

@@ -31,7 +31,7 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
     $model_parameters
     learn_kernel : bool, default=True
         Whether the kernel is learned from rows first. If not, it starts as it is given,
-        and only Adam changes it. See "How is it fitted?".
+        and only Adam changes it. See "Fitting and solvers".
     likelihood : {"auto", "bernoulli", "logit", "softmax"}, default="auto"
         Link: "bernoulli" (probit) or "logit" for two classes, "softmax" for any number.
         "auto" is the probit for two classes. With the logit a label that contradicts
@@ -60,7 +60,7 @@ class SWSGPClassifier(ScoreMixin, ClassifierMixin, BaseSWSGP):
 
     Notes
     -----
-    "What is in a fitted model?" says more of each attribute.
+    "Attributes of a fitted model" says more of each attribute.
 
     References
     ----------

@@ -55,7 +55,7 @@ class LatentFunctionsMixin:
         """Draw latent functions from q(f), and evaluate them at rows of X.
 
         Calls with the same `random_state`, an integer, evaluate the same functions, at
-        any rows. See "How do predictions of several rows go together?".
+        any rows. See "Joint predictions, covariances and samples".
 
         Parameters
         ----------
@@ -104,8 +104,8 @@ class LatentFunctionsMixin:
             Whether a row is of a level of a one-hot or ordinal encoded category that
             training never had, lies further outside the training range of a column than
             that range is wide, or lies where the model knows next to nothing, with more
-            than 95 % of the prior variance of all latent functions. See "What if rows
-            are unlike the training rows?".
+            than 95 % of the prior variance of all latent functions. See "New categories
+            and extrapolation".
         """
         X = self._checked(X)
         rows, posterior = self._on_scale(X), self._posterior()
@@ -156,7 +156,7 @@ class LatentFunctionsMixin:
 
         Mean square of the slope of the latent functions' means by the column, in units
         of the column's robust standard deviation, over at most 2,000 inducing points.
-        See "What if combinations of columns matter?".
+        See "Feature importance and linear maps".
 
         Returns
         -------
@@ -194,8 +194,8 @@ class LatentFunctionsMixin:
             of observations, and how many training rows intervals hold that do not know
             them. Then a line for each direction of the columns, the most important
             first: how many length-scales a step of one spread along it is, and its
-            columns with the largest shares; see "What if combinations of columns
-            matter?". Notebooks show it as HTML.
+            columns with the largest shares; see "Feature importance and linear maps".
+            Notebooks show it as HTML.
         """
         from skswsgp.explain import describe
 

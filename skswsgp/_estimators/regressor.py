@@ -43,27 +43,27 @@ class SWSGPRegressor(
     $model_parameters
     learn_kernel : bool, default=True
         Whether kernel and noise are learned from rows first. If not, they start as they
-        are given, and Adam alone changes them. See "How is it fitted?".
+        are given, and Adam alone changes them. See "Fitting and solvers".
     initial_noise : float, default=0.1
         Noise variance at the start, on the scale of standardised y.
     likelihood : {"gaussian", "heteroscedastic", "student_t", "poisson", \
             "negative_binomial"}, default="gaussian"
         Law of y around the function: "heteroscedastic" is for noise that varies,
         "student_t" for outliers, and the last two for counts, whole numbers from 0, for
-        which `predictive` and `normalize_y` play no role. See "Which model is this?".
+        which `predictive` and `normalize_y` play no role. See "Model and likelihoods".
     likelihood_shape : float or "auto", default="auto"
         Degrees of freedom of "student_t", from 2.05 to 200, or size of
         "negative_binomial", from 0.01 to 1e10. "auto" learns them, or takes 4 and 5
         with `learn_kernel=False`. Other likelihoods have none.
     predictive : {"auto", "gaussian"}, default="auto"
-        Law of new observations around the mean. "auto" learns it from errors of rows,
-        each predicted from the others. See "What is the standard deviation of?".
+        Law of new observations around the mean. "auto" learns it from errors of rows
+        left out. See "Intervals, quantiles and standard deviations".
     normalize_y : bool, default=True
         Whether y, after `y_transform`, is standardised inside. Counts never are.
     y_transform : {"auto", "log", "yeo-johnson"} or None, default="auto"
         Scale on which y has a Gaussian process: a logarithm, for positive y only, a
-        power, or as it is. "auto" chooses. Predictions are in the units of y, and
-        latent functions on that scale. See "What is the standard deviation of?".
+        power, or as it is. "auto" chooses. Predictions are in the units of y, latent
+        functions on it. See "Intervals, quantiles and standard deviations".
     $training_parameters
 
     Attributes
@@ -95,7 +95,7 @@ class SWSGPRegressor(
 
     Notes
     -----
-    "What is in a fitted model?" says more of each attribute.
+    "Attributes of a fitted model" says more of each attribute.
 
     References
     ----------
@@ -152,15 +152,15 @@ class SWSGPRegressor(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training inputs, in any units. They may be a memory map; see "What if data
-            come in pieces?". Blocks of dask are for the classes of `skswsgp.dask`; see
-            "What if one machine is not enough?".
+            Training inputs, in any units. They may be a memory map; see "Streams and
+            online learning". Blocks of dask are for the classes of `skswsgp.dask`; see
+            "Distributed training with Dask".
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row. It divides the noise variance of the row, multiplies its
             log density with `likelihood="student_t"`, and is a number of observations
-            for counts. See "What is the standard deviation of?".
+            for counts. See "Intervals, quantiles and standard deviations".
         X_val : array-like of shape (n_val, n_features), default=None
             Inputs held out to decide when to stop, in place of a fraction of X.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
@@ -290,7 +290,7 @@ class SWSGPRegressor(
         cov : ndarray of shape (n_samples, n_samples) or \
                 (n_samples, n_samples, n_outputs)
             Covariance of such observations, of the diagonal std^2. Only returned if
-            `return_cov`. See "How do predictions of several rows go together?".
+            `return_cov`. See "Joint predictions, covariances and samples".
         y_quantiles : ndarray of shape (n_samples[, n_quantiles][, n_outputs])
             Quantiles of new observations in the units of y, without the axis of
             quantiles for a number. Returned alone, and only for `quantiles`.
@@ -357,7 +357,7 @@ class SWSGPRegressor(
                 (n_samples_X, n_outputs, n_samples)
             The functions of `sample_f` with independent noise, in the units of y, for
             observations of mean weight, or counts at rates whose logarithms `sample_f`
-            gives. See "How do predictions of several rows go together?".
+            gives. See "Joint predictions, covariances and samples".
         """
         rng = check_random_state(random_state)
         functions = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)

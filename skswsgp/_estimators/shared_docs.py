@@ -21,19 +21,19 @@ SHARED = {
     "model_parameters": """\
 kernel : kernel object of scikit-learn, default=None
     How alike two rows are, in the units of X. Learning starts at its parameters, and
-    those with ``"fixed"`` bounds stay. None is a variance times a Matern kernel with
-    a length-scale for each column. See "Which kernels can I use?".
+    those with ``"fixed"`` bounds stay. None is a variance times a Matern kernel with a
+    length-scale for each column. See "Kernels and seasonality".
 x_transform : {"auto", "yeo-johnson", "ranks", "levels"} or None, default="auto"
     Columns as powers or ranks, with columns for the values of those with few, or as
-    they are. "auto" chooses. See "What if columns span orders of magnitude?".
+    they are. "auto" chooses. See "Scaling and transforming columns".
 learn_map : bool or "auto", default="auto"
-    Whether combinations of columns may matter, by a linear map that is learned with
-    the kernel. "auto" keeps a map that helps, and is False where `kernel` is given.
-    See "What if combinations of columns matter?".
+    Whether combinations of columns may matter, by a linear map that is learned with the
+    kernel. "auto" keeps a map that helps, and is False where `kernel` is given. See
+    "Feature importance and linear maps".
 n_inducing : int or "auto", default="auto"
     M, the number of inducing points. "auto" is that of `inducing_points` where these
-    are given, 256 for Adam, and else that of distinct rows, at least 100,000 if there
-    are so many, or as few as tell enough of a long table. See "What are good M and H?".
+    are given, 256 for Adam, and else that of distinct rows, at least 100,000 if so
+    many, or what tells enough of a long table. See "Inducing points and neighbours".
 n_neighbors : int, "auto" or "all", default="auto"
     H, how many inducing points a row uses, cut to M. "auto" is 16 for Adam, and else
     suits the table: up to some 36,000 rows, 1,000 of classes, means may come from all
@@ -48,16 +48,16 @@ covariance : {"auto", "diag", "draws", "full"}, default="auto"
     "diag" the function's own intervals are too narrow where rows are dense.
 neighbor_search : {"exact", "approximate"}, default="exact"
     "approximate" is for kernels of one scaled distance, and for more than some 500,000
-    inducing points of more than 32 columns. See "How are neighbours found?".""",
+    inducing points of more than 32 columns. See "Nearest-neighbour search".""",
     "training_parameters": """\
 solver : {"natural", "adam"} or object of `skswsgp.solvers`, default="natural"
     "natural" solves in closed form, and "adam" takes the steps of [1]_ on minibatches.
-    Objects, as ``Adam(max_iter=20)``, hold their parameters. See "How is it fitted?".
+    Objects, as ``Adam(max_iter=20)``, hold their parameters. See "Fitting and solvers".
 warm_start : bool, default=False
     Whether `fit` keeps map, kernel, noise, inducing points and H of the fitted model.
 device : {"auto", "cpu", "cuda"}, default="auto"
     "cuda" is an NVIDIA GPU, for which the extra `cuda12` or `cuda13` is needed. "auto"
-    takes an idle one for work of some ten minutes. See "Can it use a GPU?".
+    takes an idle one for work of some ten minutes. See "GPUs and CUDA".
 n_jobs : int, default=None
     Number of threads, with the same results. None takes all that Numba may use.
 dtype : {"float64", "float32"}, default="float64"
@@ -69,8 +69,8 @@ verbose : int, default=0
     "how_streams_learn": """\
 The first chunk is learned as by `fit`, and a model of `fit` goes on alike if it has at
 most 10,000 rows. Kernel and scales are learned again whenever rows have doubled. Of a
-longer stream a random sample of rows is kept, and sums over the others. See "What if
-data come in pieces?", also for how to forget.""",
+longer stream a random sample of rows is kept, and sums over the others. See "Streams
+and online learning", also for how to forget.""",
     "attributes": """\
 kernel_ : kernel object
     The kernel with learned parameters, a function of rows of X @ linear_map_.
@@ -91,7 +91,7 @@ posterior_draws_ : ndarray of shape (n_inducing, 64[, n_latent])
 alpha_ : ndarray of shape (n_inducing,) or (n_inducing, n_latent)
     Weights of means from all rows, k(x, Z) alpha, where means are such.
 site_precision_, site_factor_, local_variance_scale_ : float or ndarray
-    How near points tell variances of f. See "What is in a fitted model?".
+    How near points tell variances of f. See "Attributes of a fitted model".
 n_neighbors_, n_iter_ : int
     H as used, and epochs or rounds run.
 lower_bound_ : float
@@ -116,8 +116,7 @@ noise_variance : array-like of shape (n_samples,), default=None
     by default those of `noise_std`.""",
     "rows_of_bound": """\
 sum_n [E_q log p(y_n | f_n) - KL(q(u_w) || p(u_w)) / N] with w the inducing points
-nearest to x_n, whatever `kl_weight` was in training. See "How do I save, check or move
-a model?".
+nearest to x_n, whatever `kl_weight` was in training. See "Saving and loading models".
 
 Parameters
 ----------

@@ -178,8 +178,8 @@ class BSGPRegressor(_SampledMixin, BaselineRegressor):
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent function, in the units of X. Its parameters are the
         medians of their priors and the start; those with ``"fixed"`` bounds stay. See
-        "Which kernels can I use?". None is a variance times a Matern 5/2 kernel with
-        one length-scale for each feature.
+        "Kernels and seasonality". None is a variance times a Matern 5/2 kernel with one
+        length-scale for each feature.
     $chain_model
     sample : tuple of names, default=("inducing_values", "inducing_points", \
             "kernel", "noise")
@@ -312,8 +312,8 @@ class BSGPClassifier(_SampledMixin, BaselineClassifier):
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent functions, in the units of X. Its parameters are the
         medians of their priors and the start; those with ``"fixed"`` bounds stay. See
-        "Which kernels can I use?". None is a variance times a Matern 5/2 kernel with
-        one length-scale for each feature.
+        "Kernels and seasonality". None is a variance times a Matern 5/2 kernel with one
+        length-scale for each feature.
     $chain_model
     sample : tuple of names, default=("inducing_values", "inducing_points", \
             "kernel")

@@ -233,9 +233,9 @@ class IDSGPRegressor(_OwnPointsMixin, BaselineRegressor):
     ----------
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent function, in the units of X; training starts at its
-        parameters, those with ``"fixed"`` bounds stay. See "Which kernels
-        can I use?". None is a variance times a Matern 3/2 kernel
-        with one length-scale for each feature.
+        parameters, those with ``"fixed"`` bounds stay. See "Kernels and seasonality".
+        None is a variance times a Matern 3/2 kernel with one length-scale for each
+        feature.
     n_inducing : int, default=15
         Number of inducing points of a row.
     hidden_layer_sizes : int or array-like of int, default=(50,)
@@ -315,9 +315,9 @@ class IDSGPClassifier(_OwnPointsMixin, BaselineClassifier):
     ----------
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent functions, in the units of X; training starts at its
-        parameters, those with ``"fixed"`` bounds stay. See "Which kernels
-        can I use?". None is a variance times a Matern 3/2 kernel
-        with one length-scale for each feature.
+        parameters, those with ``"fixed"`` bounds stay. See "Kernels and seasonality".
+        None is a variance times a Matern 3/2 kernel with one length-scale for each
+        feature.
     n_inducing : int, default=3
         Number of inducing points of a row.
     hidden_layer_sizes : int or array-like of int, default=(50,)

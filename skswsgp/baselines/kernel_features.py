@@ -34,7 +34,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ----------
     kernel : kernel object of scikit-learn, default=None
         The kernel, in the units of X; its parameters stay as they are. It may be
-        composed as "Which kernels can I use?" says, but of no `WhiteKernel` and with
+        composed as "Kernels and seasonality" says, but of no `WhiteKernel` and with
         integer powers only. None is `RBF()`.
     n_components : int, default=512
         Number of features.

@@ -32,9 +32,9 @@ class LocalGPRegressor(BaselineRegressor):
     ----------
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent function, in the units of X; its parameters are where
-        learning starts, those with ``"fixed"`` bounds stay. See "Which kernels
-        can I use?". None is a variance times a Matern kernel, whose
-        length-scales and nu of 0.5, 1.5, 2.5 or infinity suit the rows of an expert.
+        learning starts, those with ``"fixed"`` bounds stay. See "Kernels and
+        seasonality". None is a variance times a Matern kernel, whose length-scales and
+        nu of 0.5, 1.5, 2.5 or infinity suit the rows of an expert.
     mode : {"inductive", "transductive"}, default="inductive"
         Whether an expert predicts from its own rows, or from the training rows nearest
         to a new row.

@@ -35,10 +35,10 @@ class NearestNeighborGPRegressor(BaselineRegressor):
     ----------
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent function, in the units of X; its parameters are where
-        learning starts, those with ``"fixed"`` bounds stay. See "Which kernels
-        can I use?". None is a variance times a Matern kernel with
-        one length-scale a feature, whose nu of 0.5, 1.5 or 2.5 is the one under which
-        the rows are the most likely.
+        learning starts, those with ``"fixed"`` bounds stay. See "Kernels and
+        seasonality". None is a variance times a Matern kernel with one length-scale a
+        feature, whose nu of 0.5, 1.5 or 2.5 is the one under which the rows are the
+        most likely.
     learn_map : bool or "auto", default="auto"
         Whether a linear map of the columns is learned with the kernel, as in
         :class:`skswsgp.SWSGPRegressor`.

@@ -163,9 +163,9 @@ class SOLVEGPRegressor(OrthogonalPoints, BaselineRegressor):
     ----------
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent function, in the units of X; its parameters are where
-        learning starts, those with ``"fixed"`` bounds stay. See "Which kernels
-        can I use?". None is a variance times a Matern kernel with
-        one length-scale a feature, whose smoothness is learned.
+        learning starts, those with ``"fixed"`` bounds stay. See "Kernels and
+        seasonality". None is a variance times a Matern kernel with one length-scale a
+        feature, whose smoothness is learned.
     n_inducing : int, default=1024
         Number of inducing points, centres of k-means, cut to that of distinct rows.
     n_orthogonal : int, default=1024
@@ -248,9 +248,9 @@ class SOLVEGPClassifier(OrthogonalPoints, BaselineClassifier):
     ----------
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent functions, in the units of X; its parameters are where
-        learning starts, those with ``"fixed"`` bounds stay. See "Which kernels
-        can I use?". None is a variance times a Matern kernel with
-        one length-scale a feature, whose smoothness is learned.
+        learning starts, those with ``"fixed"`` bounds stay. See "Kernels and
+        seasonality". None is a variance times a Matern kernel with one length-scale a
+        feature, whose smoothness is learned.
     n_inducing : int, default=1024
         Number of inducing points, centres of k-means, cut to that of distinct rows.
     n_orthogonal : int, default=1024

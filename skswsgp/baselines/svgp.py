@@ -58,9 +58,9 @@ class SVGPRegressor(AllInducing, SWSGPRegressor):
     ----------
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent function, in the units of X, at whose parameters
-        training starts; those with ``"fixed"`` bounds stay. See "Which kernels
-        can I use?". None is a variance times a Matern 5/2 kernel
-        with one length-scale for each feature.
+        training starts; those with ``"fixed"`` bounds stay. See "Kernels and
+        seasonality". None is a variance times a Matern 5/2 kernel with one length-scale
+        for each feature.
     $svgp_points
     learn_kernel : bool, default=False
         Whether the kernel with the noise is learned from near rows before, as in
@@ -153,9 +153,9 @@ class SVGPClassifier(AllInducing, SWSGPClassifier):
     ----------
     kernel : kernel object of scikit-learn, default=None
         Covariance of the latent functions, in the units of X, at whose parameters
-        training starts; those with ``"fixed"`` bounds stay. See "Which kernels
-        can I use?". None is a variance times a Matern 5/2 kernel
-        with one length-scale for each feature.
+        training starts; those with ``"fixed"`` bounds stay. See "Kernels and
+        seasonality". None is a variance times a Matern 5/2 kernel with one length-scale
+        for each feature.
     $svgp_points
     learn_kernel : bool, default=False
         Whether the kernel is learned from near rows before, as in

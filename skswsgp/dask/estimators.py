@@ -36,7 +36,7 @@ class DaskSWSGPRegressor(BlocksMixin, SWSGPRegressor):
     stay with their workers; a sample of the rows teaches the kernel. Predictions of
     collections are lazy dask arrays with the blocks of X. Rows in memory are fitted and
     predicted as by `SWSGPRegressor`, whose parameters and attributes are these. See
-    "What if one machine is not enough?", in the folder doc/user_guide.
+    "Distributed training with Dask", in the folder doc/user_guide.
 
     See Also
     --------
@@ -94,7 +94,7 @@ class DaskSWSGPClassifier(BlocksMixin, SWSGPClassifier):
     stay with their workers; a sample of the rows teaches the kernel. Predictions of
     collections are lazy dask arrays with the blocks of X. Rows in memory are fitted and
     predicted as by `SWSGPClassifier`, whose parameters and attributes are these. See
-    "What if one machine is not enough?", in the folder doc/user_guide.
+    "Distributed training with Dask", in the folder doc/user_guide.
 
     See Also
     --------
