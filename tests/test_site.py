@@ -71,10 +71,11 @@ def test_the_first_command_for_the_site_draws_the_gallery():
     assert '"plot_gallery": "True"' in (ROOT / "doc" / "conf.py").read_text()
 
 
-def test_titles_of_the_guide_are_words_and_no_questions():
-    for page in (ROOT / "doc" / "user_guide").glob("*.md"):
-        title = page.read_text().partition("\n")[0]
-        assert title.startswith("# ") and not title.endswith("?"), title
+def test_titles_are_words_and_no_questions_or_dates():
+    for folder in ("user_guide", "benchmarks"):
+        for page in (ROOT / "doc" / folder).glob("*.md"):
+            title = page.read_text().partition("\n")[0]
+            assert re.fullmatch(r"# [A-Z].*[^?]", title), title
 
 
 @pytest.fixture(scope="module")
