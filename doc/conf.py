@@ -26,6 +26,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "sphinx_codeautolink",
     "sphinx_copybutton",
@@ -46,6 +47,7 @@ suppress_warnings = ["codeautolink.parse_block"]  # of parts of functions
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 numpydoc_show_class_members = False  # the templates list them
 

@@ -8,6 +8,8 @@ import pytest
 from sklearn.base import clone
 from sklearn.metrics import root_mean_squared_error
 
+from skswsgp.metrics import interval_coverage
+
 GUIDE = Path(__file__).parents[1] / "doc" / "user_guide"
 
 
@@ -49,6 +51,23 @@ def test_the_page_on_baselines_says_what_happens():
     assert len(scores) == 7
     for error, density in scores.values():
         assert error < 0.2 and density < -0.3  # noise has 0.1 and -0.88
+
+
+@pytest.mark.slow  # it fits six models, with the usual search
+def test_the_page_on_intervals_says_what_happens():
+    pytest.importorskip("matplotlib", reason="the page has displays")
+    names = run_code("uncertainty.md")
+    y, shift = names["y_new"], names["shift"]
+    lower, upper = names["lower"] - shift, names["upper"] + shift
+    for ends in names["model"].predict_interval(names["X_new"], 0.9), (lower, upper):
+        assert interval_coverage(y, *ends) == pytest.approx(0.9, abs=0.05)
+    f = np.sin(names["X_new"][:, 0])
+    assert interval_coverage(f, names["f_lower"], names["f_upper"]) > 0.8
+    assert names["prices"].y_transform_.name == "log"
+    assert np.mean(names["rain"] == 0.0) == pytest.approx(0.4, abs=0.05)
+    held = interval_coverage(names["rain"][250:], names["least"], names["most"])
+    assert names["least"].min() == 0.0 and held > 0.85
+    assert np.std(names["rows"].z_score) == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.slow  # CI has skrub only there
