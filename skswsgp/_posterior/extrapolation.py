@@ -94,9 +94,9 @@ def share_of_unknown_points(posterior):
 def warn_of_extrapolation(share, n_rows):
     """Warn that a share of so many rows is unknown."""
     warn_caller(
-        f"{share:.0%} of {n_rows} rows of X lie where the model knows next to nothing, "
-        f"with more than {UNKNOWN_VARIANCE:.0%} of the prior variance: expected rows "
-        "like those of fit; check columns and their units, or filter "
+        f"{round(share * n_rows)} of {n_rows} rows of X lie where the model knows next "
+        f"to nothing, with more than {UNKNOWN_VARIANCE:.0%} of the prior variance: "
+        "expected rows like those of fit; check columns and their units, or filter "
         "skswsgp.ExtrapolationWarning.",
         ExtrapolationWarning,
     )
