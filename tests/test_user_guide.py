@@ -28,6 +28,8 @@ def test_the_page_on_scikit_learn_says_what_happens():
     """It fits some thirty models of four kinds, for several seconds."""
     names = run_code("scikit_learn.md")
     assert names["quantiles"].shape == (len(names["y"]) - 300, 3)
+    ends = np.transpose(names["ends"])
+    np.testing.assert_allclose(ends, names["quantiles"][:, [0, 2]])
     scores = names["scores"]
     assert set(scores) == {"ours", "exact", "linear", "boosting"}
     for found in scores.values():
