@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from skswsgp import SWSGPRegressor
 from skswsgp.metrics import (
     crps,
+    crps_of_quantiles,
     expected_calibration_error,
     get_scorer,
     interval_coverage,
@@ -402,6 +403,37 @@ def test_crps_is_twice_the_mean_pinball_loss(gaussian):
     assert twice == pytest.approx(crps(*gaussian), rel=1e-3)
 
 
+@pytest.fixture
+def uneven(gaussian):
+    """Return targets, quantiles at levels that are dense in one tail, and levels."""
+    y_true, y_mean, y_std = gaussian
+    q = ((np.arange(400) + 0.5) / 400) ** 2
+    quantiles = np.moveaxis(norm.ppf(np.multiply.outer(q, np.ones(y_mean.shape))), 0, 1)
+    return y_true, y_mean[:, None] + y_std[:, None] * quantiles, q
+
+
+def test_crps_of_quantiles_is_that_of_their_law_for_uneven_levels(gaussian, uneven):
+    found, expected = crps_of_quantiles(*uneven), crps(*gaussian)
+    assert found == pytest.approx(expected, rel=3e-3)
+    assert 2 * pinball(*uneven) < 0.9 * expected
+
+
+def test_crps_of_quantiles_is_twice_the_pinball_loss_of_even_levels(uneven, rng):
+    y_true, quantiles, _ = uneven
+    q, weight = (np.arange(400) + 0.5) / 400, rng.uniform(size=len(y_true))
+    expected = 2 * pinball(y_true, quantiles, q, weight)
+    assert crps_of_quantiles(y_true, quantiles, q, weight) == pytest.approx(expected)
+    one = crps_of_quantiles(y_true, quantiles[:, 7], 0.3)
+    assert one == pytest.approx(2 * pinball(y_true, quantiles[:, 7], 0.3))
+
+
+def test_crps_of_quantiles_takes_levels_in_any_order(uneven, rng):
+    y_true, quantiles, q = uneven
+    order = rng.permutation(len(q))
+    shuffled = crps_of_quantiles(y_true, quantiles[:, order], q[order])
+    assert shuffled == pytest.approx(crps_of_quantiles(*uneven))
+
+
 def test_pinball_of_one_level_is_that_of_scikit_learn(gaussian, rng):
     y_true, quantiles, _ = gaussian
     weight = rng.uniform(size=len(y_true))
@@ -441,6 +473,7 @@ def test_scores_are_least_for_the_truth(rng):
             "coverage=95: expected a numb",
         ),
         (lambda: pinball([1.0], [[1.0, 2.0]], [0.5]), "y_quantiles has shape"),
+        (lambda: crps_of_quantiles([1.0], [[1.0, 2.0]], [0.5]), "y_quantiles has sha"),
         (lambda: pinball([1.0], [[1.0]], [1.5]), "expected levels between 0 and 1"),
         (lambda: crps(MASKED, [1.0, 2.0], [1.0, 1.0]), "y_true is a masked array with"),
         (lambda: pinball([1.0, 2.0], MASKED, 0.5), "y_quantiles is a masked array"),

@@ -24,6 +24,7 @@ from sklearn.svm import LinearSVC
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp.metrics import (
     crps,
+    crps_of_quantiles,
     get_scorer,
     interval_score,
     mean_negative_log_density,
@@ -134,6 +135,34 @@ def test_quantiles_have_exact_scores_of_intervals(data):
     assert found == pytest.approx(expected["neg_interval_score"], rel=1e-12)
     found = get_scorer("neg_crps")(model, X, y, sample_weight=WEIGHT)
     assert found == pytest.approx(expected["neg_crps"], rel=1e-3)
+
+
+def quantiles_of(model, X, levels):
+    """Return quantiles of a law, by those of a Gaussian where a model has none."""
+    if isinstance(model, BayesianRidge):
+        return norm.ppf(levels, *np.stack(model.predict(X, return_std=True))[..., None])
+    return model.predict(X, quantiles=levels)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BayesianRidge(),
+        NormalQuantiles(),
+        SWSGPRegressor(learn_kernel=False, random_state=0),
+        SWSGPRegressor(RBF(), likelihood="student_t", y_transform="yeo-johnson"),
+        SWSGPRegressor(RBF(), likelihood="poisson", learn_kernel=False),
+    ],
+    ids=["ridge", "quantiles", "ours", "tails on a scale", "counts"],
+)
+def test_the_ranked_probability_score_has_one_definition(model, data):
+    X, y = data
+    y = np.round(np.exp(y))
+    model.fit(X, y)
+    levels = (np.arange(1000) + 0.5) / 1000
+    expected = crps_of_quantiles(y, quantiles_of(model, X, levels), levels, WEIGHT)
+    found = get_scorer("neg_crps")(model, X, y, sample_weight=WEIGHT)
+    assert found == pytest.approx(-expected, rel=5e-3)
 
 
 def test_outputs_of_quantiles_are_told_apart(data):

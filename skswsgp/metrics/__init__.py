@@ -4,6 +4,7 @@ from skswsgp.metrics.calibration import expected_calibration_error, reliability_
 from skswsgp.metrics.scorers import get_scorer
 from skswsgp.metrics.scores import (
     crps,
+    crps_of_quantiles,
     interval_coverage,
     interval_score,
     mean_negative_log_density,
@@ -12,6 +13,7 @@ from skswsgp.metrics.scores import (
 
 __all__ = [
     "crps",
+    "crps_of_quantiles",
     "expected_calibration_error",
     "get_scorer",
     "interval_coverage",

@@ -8,9 +8,9 @@ from skswsgp.metrics.answers import asked, innermost, intervals_of
 from skswsgp.metrics.score_input import check_gaussian, mean_over_samples
 from skswsgp.metrics.scores import (
     crps,
+    crps_of_quantiles,
     interval_score,
     mean_negative_log_density,
-    pinball,
 )
 
 
@@ -49,12 +49,16 @@ def get_scorer(name: str) -> "_Scorer":
     2. `predict(X, return_std=True)`, as in `BayesianRidge` and
        `GaussianProcessRegressor`, which stands for a Gaussian;
     3. `predict(X, quantiles=[...])`. The score of intervals is exact. The ranked
-       probability score is twice the mean pinball loss over the hundred levels 0.005,
-       0.015, ..., 0.995. Quantiles have no density;
+       probability score is `crps_of_quantiles` for the hundred levels 0.005, 0.015,
+       ..., 0.995. Quantiles have no density;
     4. `predict_interval(X, coverage=0.95)` with two ends, or `predict_interval(X)` with
        points and intervals of shape (n_samples, 2, 1), as MAPIE returns them. These
        must be intervals of 95 %: MAPIE does not tell, so give it
        `confidence_level=0.95`. They have the score of intervals only.
+
+    The first three have one definition of ``"neg_crps"``: minus the integral in the
+    notes of `crps`, for the distribution that the estimator predicts. `crps` of the
+    means and deviations of an `SWSGPRegressor` differs where its law is not Gaussian.
 
     Pipelines and fitted searches are asked for the estimator in them. Others pass on
     what they can: `TransformedTargetRegressor` gives quantiles of an `SWSGPRegressor`.
@@ -105,15 +109,15 @@ class _Scorer(_MetadataRequester):
         moments = asked(estimator, X, return_std=True)
         if isinstance(moments, tuple):
             return -_OF_GAUSSIANS[self.name](y, *moments, sample_weight=sample_weight)
-        levels, factor = _OF_QUANTILES[self.name]
+        levels, score_of = _OF_QUANTILES[self.name]
         quantiles = asked(estimator, X, quantiles=levels)
         shape = np.shape(y)
         if np.shape(quantiles) == (shape[0], len(levels), *shape[1:]):
             if np.any(np.diff(quantiles, axis=1) < 0.0):
                 raise self._refusal(estimator, "has quantiles that fall with the level")
-            if factor is None:
+            if score_of is None:
                 raise self._refusal(estimator, "has quantiles, which have no density")
-            return -factor * pinball(y, quantiles, levels, sample_weight)
+            return -score_of(y, quantiles, levels, sample_weight)
         if not hasattr(estimator, "predict_interval"):
             why = f" ({quantiles})" if isinstance(quantiles, Exception) else ""
             raise self._refusal(estimator, f"does not say how uncertain it is{why}")
@@ -154,6 +158,12 @@ def _gaussian_interval_score(y_true, y_mean, y_std, sample_weight=None):
     )
 
 
+def _quantile_interval_score(y_true, y_quantiles, quantiles, sample_weight):
+    """Return the interval score of intervals of 95 % whose ends are two quantiles."""
+    ends = np.moveaxis(np.asarray(y_quantiles), 1, 0)
+    return interval_score(y_true, *ends, sample_weight=sample_weight)
+
+
 def _law_log_density(estimator, X, y, sample_weight):
     """Return the mean negative log density under the law of an estimator."""
     density = np.asarray(estimator.log_predictive_density(X, y))  # dask's are lazy
@@ -185,10 +195,10 @@ _OF_GAUSSIANS = {
 }
 
 
-# Levels of quantiles, and the factor that makes a score of their mean pinball loss. A
-# single level would come back without its axis from some meta-estimators.
+# Levels of quantiles, and their score. A single level would come back without its axis
+# from some meta-estimators.
 _OF_QUANTILES = {
     "neg_log_density": ([0.025, 0.975], None),
-    "neg_crps": ((np.arange(100) + 0.5) / 100, 2.0),
-    "neg_interval_score": ([0.025, 0.975], 2.0 / 0.025),
+    "neg_crps": ((np.arange(100) + 0.5) / 100, crps_of_quantiles),
+    "neg_interval_score": ([0.025, 0.975], _quantile_interval_score),
 }

@@ -149,7 +149,9 @@ def crps(
 
     See Also
     --------
-    pinball : Score of quantiles, whose mean over all levels is half of this one.
+    crps_of_quantiles : The same score of predictions that are told by quantiles.
+    get_scorer : ``-get_scorer("neg_crps")(model, X, y)`` is the same score of the whole
+        law that a model predicts.
 
     Notes
     -----
@@ -172,6 +174,62 @@ def crps(
     y_true, y_mean, y_std = check_gaussian(y_true, y_mean, y_std)
     score = student.crps((y_true - y_mean) / y_std, np.inf)
     return mean_over_samples(y_std * score, sample_weight)
+
+
+def crps_of_quantiles(
+    y_true: ArrayLike, y_quantiles: ArrayLike, quantiles: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+) -> float:  # fmt: skip
+    """Compute the continuous ranked probability score of quantiles.
+
+    Smaller is better. The score is in the units of the targets. It comes as close to
+    that of the whole distribution as the levels come to all of (0, 1).
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Targets.
+    y_quantiles : array-like of shape (n_samples[, n_quantiles][, n_outputs])
+        Quantiles, as `predict(X, quantiles=quantiles)` returns them: without the axis
+        of quantiles for a number.
+    quantiles : float or array-like of shape (n_quantiles,)
+        Levels of the quantiles, between 0 and 1, in any order.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the samples. None gives equal weights.
+
+    Returns
+    -------
+    score : float
+        Weighted mean over samples, and plain mean over outputs.
+
+    See Also
+    --------
+    crps : The same score of Gaussian predictions.
+    pinball : The plain mean of the losses over levels.
+
+    Notes
+    -----
+    The score of one value is twice the integral of its pinball loss over all levels
+    [1]_. A level stands for those that are nearer to it than to another one, so for
+    evenly spaced levels 0.005, 0.015, ..., 0.995 the score is twice `pinball`.
+
+    References
+    ----------
+    .. [1] Laio, F. and Tamea, S. (2007). Verification tools for probabilistic forecasts
+       of continuous hydrological variables. Hydrology and Earth System Sciences, 11(4),
+       1267-1277.
+
+    Examples
+    --------
+    >>> from skswsgp.metrics import crps_of_quantiles
+    >>> crps_of_quantiles([1.0, 3.0], [[1.0, 2.0], [1.0, 2.0]], [0.25, 0.75])
+    0.75
+    """
+    y_true, y_quantiles, q = check_quantiles(y_true, y_quantiles, quantiles)
+    order = np.argsort(q)
+    ends = np.concatenate([[0.0], 0.5 * (q[order][1:] + q[order][:-1]), [1.0]])
+    losses = _pinball_losses(y_true, y_quantiles, q)[..., order]
+    return mean_over_samples(2.0 * losses @ np.diff(ends), sample_weight)
 
 
 def interval_score(
@@ -249,7 +307,7 @@ def pinball(
 
     See Also
     --------
-    crps : Twice the mean over all levels, for Gaussian predictions.
+    crps_of_quantiles : Twice the mean over all levels.
     sklearn.metrics.mean_pinball_loss : The same loss for one level.
 
     Notes
@@ -269,5 +327,11 @@ def pinball(
     0.5
     """
     y_true, y_quantiles, q = check_quantiles(y_true, y_quantiles, quantiles)
+    losses = _pinball_losses(y_true, y_quantiles, q)
+    return mean_over_samples(losses, sample_weight)
+
+
+def _pinball_losses(y_true, y_quantiles, q):
+    """Return the losses of checked quantiles, levels last."""
     error = np.moveaxis(y_true[:, None] - y_quantiles, 1, -1)
-    return mean_over_samples(np.maximum(q * error, (q - 1.0) * error), sample_weight)
+    return np.maximum(q * error, (q - 1.0) * error)
