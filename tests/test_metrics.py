@@ -470,11 +470,18 @@ def test_scores_are_least_for_the_truth(rng):
         (lambda: interval_score([1.0], [[0.0]], [1.0]), "lower has shape"),
         (
             lambda: interval_score([1.0], [0.0], [1.0], 95),
-            "coverage=95: expected a numb",
+            "coverage=95: expected a number above 0 and below 1; use 0.95 in pl",
         ),
         (lambda: pinball([1.0], [[1.0, 2.0]], [0.5]), "y_quantiles has shape"),
         (lambda: crps_of_quantiles([1.0], [[1.0, 2.0]], [0.5]), "y_quantiles has sha"),
-        (lambda: pinball([1.0], [[1.0]], [1.5]), "expected levels between 0 and 1"),
+        (
+            lambda: pinball([1.0], [[1.0]], [1.5]),
+            "above 0 and below 1; use those",
+        ),
+        (
+            lambda: pinball([1.0], [1.0], 90),
+            "quantiles=90: expected .*; use 0.9 ",
+        ),
         (lambda: crps(MASKED, [1.0, 2.0], [1.0, 1.0]), "y_true is a masked array with"),
         (lambda: pinball([1.0, 2.0], MASKED, 0.5), "y_quantiles is a masked array"),
         (lambda: get_scorer("crps"), "expected one of 'neg_log_density', 'neg_crps'"),

@@ -157,19 +157,22 @@ class BaseSWSGP(
             free = rows.noise_variance is None and validation[1] is None
             free = TRANSFORMS if free else ()
             targets = self._targets_of_fit(rows, settings, fitted, free=free)
-            given = rows, targets, settings, fitted
-            problem = self._problem(*given, validation, noise)
+            problem = self._problem(rows, targets, settings, fitted, validation, noise)
         with task.stage("kernel"):
             start = learn(problem, fitted)
         with solve(start, task) as solution:
-            law = learn_law(solution, task)
-        attributes = solution.attributes | law
-        attributes["_noise_known"] = problem.noise_is_known
-        self._set_fitted(attributes, rows.user, problem.data.rows)
-        unusual = problem.noise_is_known or validation[0] is not None or noise
-        if settings.solver.finds_optimum and not (unusual or is_trial):
-            if problem.data.n_rows <= settings.tuning.stream_rows:
-                self._kept_rows = self._rows_to_keep(rows, start.factor)
+            law = learn_law(solution, task) | {"_noise_known": problem.noise_is_known}
+        self._set_fitted(solution.attributes | law, rows.user, problem.data.rows)
+        most = settings.tuning.stream_rows
+        against = (
+            not settings.solver.finds_optimum and "steps of Adam",
+            problem.noise_is_known and "given noise",
+            validation[0] is not None and "X_val",
+            problem.data.n_rows > most and f"more than {most:,} rows",
+        )
+        if not is_trial:
+            why = " and ".join(filter(None, against))
+            self._kept_rows = why or self._rows_to_keep(rows, start.factor)
         task.end()
         return self
 
@@ -181,8 +184,7 @@ class BaseSWSGP(
         if known:
             targets = self._targets(known)
         else:
-            how = {"free": free, "classes": classes}
-            targets = self._learn_targets(rows, settings, **how)
+            targets = self._learn_targets(rows, settings, free=free, classes=classes)
         self._require_parameters_of_targets(known or targets.attributes())
         return targets
 
@@ -195,9 +197,7 @@ class BaseSWSGP(
         """
         rng = check_random_state(self.random_state)
         rows = unite_copies(rows, targets, settings)
-        process = noise or known.get("noise_model_")
-        if process is None:
-            process = self._learn_noise(rows, targets)
+        process = noise or known.get("noise_model_") or self._learn_noise(rows, targets)
         held_out = self._validation_rows(*validation, targets, settings)
         scales = {"known": known, "held_out": held_out, "noise": process}
         return encode(rows, targets, settings, rng, **scales)

@@ -15,7 +15,7 @@ from skswsgp._law.student_noise import StudentNoise
 from skswsgp._law.widths import measure_distances
 from skswsgp._posterior import prediction
 from skswsgp._posterior.extrapolation import ExtrapolationWarning
-from skswsgp._rows.checks import as_numbers, check_row_values, log_exposure
+from skswsgp._rows import checks
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.support import spread_of_levels
 
@@ -30,8 +30,7 @@ class QuantilesMixin:
     def _interval(self, X, coverage, *how):
         """Return the ends of central intervals at rows of X, in the units of y."""
         advice = "0.95 for an interval of 95 %, or predict(X, quantiles=...) for others"
-        _require_probabilities(coverage, "coverage", advice)
-        coverage = float(coverage)
+        coverage = float(checks.require_probabilities("coverage", coverage, advice))
         tails = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
         ends = self._quantiles(X, tails, *how)
         return ends[:, 0], ends[:, 1]
@@ -48,7 +47,7 @@ class QuantilesMixin:
     def _quantiles(self, X, levels, *how):
         """Return quantiles (n[, P][, Q]) at rows of X, in the units of y."""
         advice = "[0.1, 0.5, 0.9] for three quantiles"
-        levels = _require_probabilities(levels, "quantiles", advice)
+        levels = checks.require_probabilities("quantiles", levels, advice)
         quantiles = self._standard_quantiles(X, levels.ravel(), *how)
         quantiles = self._scale.restore(quantiles)
         quantiles = np.moveaxis(self._without_axis(quantiles), -1, 1)
@@ -103,9 +102,8 @@ class ObservationsMixin(QuantilesMixin):
         density : ndarray of the shape of y
             Log density of each value by itself, in nats, in the units of y.
         """
-        observations, y, scale = self._observations_of(
-            X, y, n_neighbors, exposure, noise_variance
-        )
+        how = n_neighbors, exposure, noise_variance
+        observations, y, scale = self._observations_of(X, y, *how)
         density = observations.log_density(scale.standardise(y)) + scale.log_slope(y)
         return self._without_axis(density)
 
@@ -150,7 +148,7 @@ class ObservationsMixin(QuantilesMixin):
     def _observations_of(self, X, y, *how):
         """Return the `Observations` at rows of X, y (n, Q), and the `TargetScale`."""
         observations = self._observations(X, *how)
-        y, mean = np.asarray(as_numbers(y), dtype=np.float64), observations.mean
+        y, mean = np.asarray(checks.as_numbers(y), dtype=np.float64), observations.mean
         expected = self._without_axis(mean).shape
         if y.shape != expected:
             raise ValueError(
@@ -175,7 +173,7 @@ class ObservationsMixin(QuantilesMixin):
         posterior, rows = self._posterior(n_neighbors), self._on_scale(X)
         if record.counts:
             mean, variance = self._in_units(*self._moments(posterior, rows))
-            mean = mean + log_exposure(exposure, len(mean))[:, None]
+            mean = mean + checks.log_exposure(exposure, len(mean))[:, None]
             shape = self.likelihood_shape_ if record.usual_shape else np.zeros(Q)
             return Counts(mean, variance, record.sizes(shape))
         law = getattr(self, "predictive_law_", None)
@@ -217,7 +215,7 @@ class ObservationsMixin(QuantilesMixin):
 
         X holds validated rows.
         """
-        given = check_row_values("noise_variance", noise_variance, len(X))
+        given = checks.check_row_values("noise_variance", noise_variance, len(X))
         if given is not None:
             return given[:, None] / np.reshape(self.y_scale_, (1, -1)) ** 2
         usual = getattr(self, "_mean_noise_variance", self.noise_variance_)
@@ -235,7 +233,7 @@ class ObservationsMixin(QuantilesMixin):
         where that is zero.
         """
         X, y, weight = user
-        y, scale = as_numbers(y), self._scale
+        y, scale = checks.as_numbers(y), self._scale
         rows, mean, variance, score = found
         if len(rows) < len(trained):
             order = np.argsort(trained[rows])
@@ -280,22 +278,6 @@ def require_coverage(others):
                 "probability of the interval; use coverage=0.9 for 90 %."
             )
         raise TypeError(text)
-
-
-def _require_probabilities(values, name, advice):
-    """Return numbers strictly between 0 and 1 as an array of at most one axis."""
-    try:
-        found = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        found = np.array(np.nan)
-    most = 0 if name == "coverage" else 1
-    inside = found.size and np.all((found > 0.0) & (found < 1.0))
-    if found.ndim > most or not inside:
-        some = "a number" if most == 0 else "a number or a list of numbers"
-        raise ValueError(
-            f"{name}={values!r}: expected {some} above 0 and below 1; use {advice}."
-        )
-    return found
 
 
 class LeaveOneOut(NamedTuple):

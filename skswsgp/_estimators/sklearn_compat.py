@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import validate_data
 
 from skswsgp._estimators.hints import PerRow
+from skswsgp._fit.targets import distinct_labels
 from skswsgp._rows import table
-from skswsgp._rows.checks import usable_weights
+from skswsgp._rows.checks import as_numbers, check_row_values, usable_weights
 from skswsgp._solvers.progress import STAGES, StageLines
 
 Method = TypeVar("Method", bound=Callable)
@@ -40,7 +41,7 @@ def unchanged_on_failure(estimator):
 
 
 class ScoreMixin:
-    """The score of scikit-learn's mixins, which refuses masked targets and weights."""
+    """The score of scikit-learn's mixins, which checks targets and weights first."""
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         """Return R^2 of the predicted means, or the accuracy of predicted classes.
@@ -63,10 +64,11 @@ class ScoreMixin:
 
     def _score_of(self, found, y, sample_weight):
         """Return the score of predictions that were found for y."""
-        table.refuse_collections(y=y, sample_weight=sample_weight)
-        table.require_unmasked(y=y, sample_weight=sample_weight)
-        score = accuracy_score if is_classifier(self) else r2_score
-        return score(y, found, sample_weight=sample_weight)
+        weight = check_row_values("sample_weight", sample_weight, len(found))
+        if is_classifier(self):
+            distinct_labels(y)  # raises what is wrong
+            return accuracy_score(y, found, sample_weight=weight)
+        return r2_score(as_numbers(y), found, sample_weight=weight)
 
 
 def validate(estimator, *data, **options):
@@ -77,11 +79,9 @@ def validate(estimator, *data, **options):
 
 def checked_table(check, reader, *data, **options):
     """Return check(*data), or raise an error that names what is wrong with a table."""
-    named = dict(zip("Xy", data, strict=False))
-    table.refuse_collections(**named)
-    table.require_unmasked(**named)
+    table.require_in_memory(X=data[0])
     table.require_numeric_types(data[0], reader)
-    table.require_targets(named.get("y"))
+    table.require_targets(*data[1:])
     options = {"dtype": [np.float64, np.float32], "order": "C"} | options
     try:
         with np.errstate(invalid="ignore"):  # it adds inf to -inf before it raises
@@ -96,12 +96,8 @@ def checked_table(check, reader, *data, **options):
 
 def check_weights(sample_weight, X, dtype):
     """Return the `usable_weights` of the rows of X as float64."""
-    table.refuse_collections(sample_weight=sample_weight)
-    table.require_unmasked(sample_weight=sample_weight)
-    how = {"dtype": np.float64, "ensure_non_negative": True}
-    with np.errstate(invalid="ignore"):
-        weight = _check_sample_weight(sample_weight, X, **how)
-    return usable_weights(weight, dtype)
+    weight = check_row_values("sample_weight", sample_weight, len(X))
+    return usable_weights(np.ones(len(X)) if weight is None else weight, dtype)
 
 
 class CallbackSupportMixin:
@@ -166,5 +162,4 @@ class FitTask:
     def _end(self, task, **more):
         if task is None:
             return False
-        more |= {"estimator": self.estimator}
-        return task.call_on_fit_task_end(**more, **self.data)
+        return task.call_on_fit_task_end(estimator=self.estimator, **more, **self.data)

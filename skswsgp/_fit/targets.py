@@ -21,6 +21,7 @@ from skswsgp._rows.statistics import (
     robust_mean_and_scale,
     width_of_next,
 )
+from skswsgp._rows.table import require_targets
 from skswsgp._rows.target_scale import SeenTargets, TargetScale, fit_transform
 from skswsgp._solvers.exact_mean import scaled_variance
 
@@ -115,11 +116,11 @@ class ClassTargets(NamedTuple):
 
     def encode(self, y, exposure=None):
         """Return the numbers of labels as the record of the likelihood reads them."""
-        unknown = np.setdiff1d(distinct_labels(y), self.classes)
-        if len(unknown):
+        known = dict.fromkeys(self.classes.tolist())
+        for label in filter(lambda one: one not in known, distinct_labels(y).tolist()):
             raise ValueError(
-                f"y holds the label {unknown[0]}: expected one of "
-                f"{', '.join(map(str, self.classes))}, the classes of the first fit."
+                f"y holds the label {label!r}: expected one of "
+                f"{', '.join(map(repr, known))}, the classes of the first fit."
             )
         numbers = np.searchsorted(self.classes, y)
         return self.record.encode(numbers, len(self.classes))
@@ -246,22 +247,23 @@ def link_of(likelihood, n_classes):
 
 def distinct_labels(y):
     """Return the sorted distinct labels; raise ValueError if they are no labels."""
-    kind = type_of_target(y)
-    if kind == "continuous":
-        raise ValueError(
-            f"Unknown label type: {kind}: y holds numbers such as {np.min(y)!s}, which "
-            "are no labels; use SWSGPRegressor for numbers, or np.digitize for classes."
-        )
+    require_targets(y)
     try:
-        check_classification_targets(y)
-        return np.unique(y)
+        kind = type_of_target(y)
+        if kind != "continuous":
+            check_classification_targets(y)
+            return np.unique(y)
     except (TypeError, ValueError):
         types = sorted({type(label).__name__ for label in np.ravel(y)})
         if len(types) == 1:
             raise
+        raise ValueError(
+            f"labels of the types {', '.join(types)}: expected labels of one type; "
+            "convert them, for example with np.asarray(y, dtype=str)."
+        ) from None
     raise ValueError(
-        f"labels of the types {', '.join(types)}: expected labels of one type; "
-        "convert them, for example with np.asarray(y, dtype=str)."
+        f"Unknown label type: {kind}: y holds numbers such as {np.min(y)!s}, which "
+        "are no labels; use SWSGPRegressor for numbers, or np.digitize for classes."
     )
 
 
@@ -307,4 +309,4 @@ def weigh_classes(class_weight, y, weight, dtype):
                     "number of at least 0."
                 )
         factors = np.array(given, dtype=np.float64)
-    return usable_weights(weight * factors[codes], dtype)
+    return usable_weights(weight * factors[codes], dtype, "class_weight")

@@ -96,7 +96,7 @@ def warn_of_extrapolation(share, n_rows):
     warn_caller(
         f"{round(share * n_rows)} of {n_rows} rows of X lie where the model knows next "
         f"to nothing, with more than {UNKNOWN_VARIANCE:.0%} of the prior variance: "
-        "expected rows like those of fit; check columns and their units, or filter "
-        "skswsgp.ExtrapolationWarning.",
+        "expected rows like those of fit; check columns, their units and levels, or "
+        "filter skswsgp.ExtrapolationWarning.",
         ExtrapolationWarning,
     )

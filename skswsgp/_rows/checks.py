@@ -3,18 +3,17 @@
 import numpy as np
 from sklearn.utils import assert_all_finite
 
-from skswsgp._rows.table import refuse_collections, require_targets, require_unmasked
+from skswsgp._rows.table import kind_of, require_in_memory, require_targets
 
 
 def check_row_values(name, values, n_rows, rows=None):
     """Return positive numbers (n,) of some or all of the rows of X, or None for None.
 
-    `values` has one for each of n_rows rows.
+    `values` has one for each of n_rows rows. Weights of rows may be zero.
     """
     if values is None:
         return None
-    refuse_collections(**{name: values})
-    require_unmasked(**{name: values})
+    require_in_memory(**{name: values})
     try:
         found = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -28,13 +27,28 @@ def check_row_values(name, values, n_rows, rows=None):
             "each row of X."
         )
     found = found if rows is None else found[rows]
-    wrong = ~((found > 0.0) & np.isfinite(found))
+    may_be_zero = name == "sample_weight"
+    wrong = ~np.isfinite(found) | (found < 0.0) | ((found == 0.0) & (not may_be_zero))
     if wrong.any():
         raise ValueError(
             f"{name} holds {found[wrong][0]}: expected a positive number for each row "
             "of X; leave out rows without one, or give them sample_weight=0."
         )
     return found
+
+
+def require_probabilities(name, values, advice):
+    """Return numbers strictly between 0 and 1 as an array of at most one axis."""
+    found, most = np.asarray(values), 0 if name == "coverage" else 1
+    numbers = found.dtype.kind in "iuf" and found.size > 0
+    if found.ndim > most or not numbers or np.any((found <= 0.0) | ~(found < 1.0)):
+        some = "a number" if most == 0 else "a number or a list of numbers"
+        if numbers and np.all((found >= 2.0) & (found < 100.0)):
+            advice = f"{np.round(found / 100.0, 6).tolist()} in place of percents"
+        raise ValueError(
+            f"{name}={values!r}: expected {some} above 0 and below 1; use {advice}."
+        )
+    return found.astype(np.float64)
 
 
 def log_exposure(exposure, n_rows):
@@ -44,18 +58,19 @@ def log_exposure(exposure, n_rows):
 
 
 def as_numbers(y):
-    """Return y as float64; raise ValueError unless all values are finite numbers."""
-    refuse_collections(y=y)
-    require_unmasked(y=y)
+    """Return y as float64; raise an error unless all values are finite numbers."""
     require_targets(y)
     try:
-        if np.asarray(y).dtype.kind in "mM":
-            raise TypeError("they are dates or times")
+        y = np.asarray(y)
+        types = map(type, y.flat) if y.dtype == object else [y.dtype.type]
+        for kind in filter(None, map(kind_of, {each.__name__ for each in types})):
+            raise TypeError(f"it holds {kind}")
         y = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"y cannot be read as numbers ({error}): expected a real number for each "
-            "row and output; for labels use SWSGPClassifier."
+            "row and output; read text by pandas.to_numeric, or use SWSGPClassifier "
+            "for labels."
         ) from None
     with np.errstate(invalid="ignore"):
         assert_all_finite(y, input_name="y")
@@ -85,21 +100,21 @@ def require_word_of_fit(parameter, word, fitted, title):
         )
 
 
-def usable_weights(weight, dtype):
+def usable_weights(weight, dtype, name="sample_weight"):
     """Return weights (n,) with zeros for those that rounding in `dtype` would hide.
 
     Raises ValueError unless the largest of them is a number of usual size.
     """
     if not weight.any():
         raise ValueError(
-            "sample_weight is zero for every row: expected at least one positive "
-            "weight; leave sample_weight out to weigh all rows alike."
+            f"{name} is zero for every row: expected at least one positive weight; "
+            f"leave {name} out to weigh all rows alike."
         )
     limits, largest = np.finfo(dtype), weight.max()
     high = float(np.cbrt(limits.max))
     if not 1.0 / high <= largest <= high:
         raise ValueError(
-            f"sample_weight reaches {largest:.0e}: expected {1.0 / high:.0e} to "
+            f"{name} reaches {largest:.0e}: expected {1.0 / high:.0e} to "
             f"{high:.0e} with dtype={str(dtype)!r}; divide the weights by their mean."
         )
     return np.where(weight < limits.eps**2 * largest, 0.0, weight)

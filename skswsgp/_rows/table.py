@@ -14,6 +14,10 @@ KINDS = {
     ),
     "dates or times": ("date", "time", "period", "duration"),
 }  # fmt: skip
+OF_DATES = (
+    "put a FunctionTransformer that makes numbers of them, such as days, in front of "
+    "{} in a pipeline, or leave them out"
+)
 ADVICE = {
     "text or categories": (
         "put OneHotEncoder(sparse_output=False, handle_unknown='ignore') for columns "
@@ -21,16 +25,12 @@ ADVICE = {
         "in front of {} in a pipeline"
     ),
     "numbers as text": "read such columns by pandas.to_numeric in front of {}",
-    "dates or times": (
-        "put a FunctionTransformer that makes numbers of them, such as days, in front "
-        "of {} in a pipeline, or leave them out"
-    ),
-    "dates as text": (
-        "read it with pandas.to_datetime or read_csv(..., parse_dates=[...]), and put "
-        "a FunctionTransformer that makes numbers of it, such as days, in front of {} "
-        "in a pipeline, or leave it out"
-    ),
+    "dates or times": OF_DATES,
+    "dates as text": f"read them by pandas.to_datetime, and {OF_DATES}",
     "no numbers": "convert or leave out such columns in front of {}",
+    "complex numbers": "put real and imaginary parts in columns in front of {}",
+    "NaN": "put SimpleImputer(add_indicator=True) in front of {} in a pipeline",
+    "infinity": "replace it by a number or by NaN for a SimpleImputer in front of {}",
 }
 
 
@@ -66,8 +66,9 @@ def require_numeric_types(X, reader):
             raise ValueError(described(X, position, kind, name, reader))
 
 
-def refuse_collections(**columns):
-    """Raise TypeError if an argument of this name is a collection of dask."""
+def require_in_memory(**columns):
+    """Raise an error if an argument of this name is of dask, or has masked entries."""
+    require_unmasked(**columns)
     for name, values in columns.items():
         graph = getattr(values, "__dask_graph__", None)
         if graph is not None and graph() is not None:  # others answer None
@@ -134,31 +135,43 @@ def name_of(X, position):
 
 
 def clearer_error(X, reader):
-    """Return an error that names the first column without numbers, or None."""
-    if not hasattr(X, "shape"):
-        try:
-            X = np.asarray(X, dtype=object)
-        except ValueError:  # rows of different shapes
-            return None
-    for position in range(X.shape[1] if len(X.shape) == 2 else 0):
+    """Return an error that tells what no table is, or names a column, or None."""
+    try:
+        shape = np.shape(X)
+    except ValueError:  # rows of different shapes
+        return None
+    if len(shape) < 2:
+        return ValueError(
+            f"Reshape your data: X is a {type(X).__name__} of shape {shape}, expected "
+            "a 2D array (n_samples, n_features); use np.reshape(X, (-1, 1)) for one "
+            "column, or np.reshape(X, (1, -1)) for one row."
+        )
+    X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
+    for position in range(shape[1] if len(shape) == 2 else 0):
         values = np.ravel(_safe_indexing(X, [position], axis=1))
         missing = gaps(values)
         error = error_of_values(X, position, values[~missing], reader)
-        if error is None and missing.any():
-            error = ValueError(
-                f"X contains NaN in column {name_of(X, position)!r}, in "
-                f"{missing.sum()} of {len(missing)} rows: expected a number in each "
-                f"row; put SimpleImputer(add_indicator=True) in front of {reader} in a "
-                "pipeline, or leave such rows out."
-            )
         if error is not None:
             return error
+        infinite = np.isinf(np.where(missing, 0.0, values).astype(np.float64))
+        for what, wrong in (("NaN", missing), ("infinity", infinite)):
+            if wrong.any():
+                return ValueError(
+                    f"X contains {what} in column {name_of(X, position)!r}, in "
+                    f"{wrong.sum()} of {len(wrong)} rows: expected a number in each "
+                    f"row; {ADVICE[what].format(reader)}, or leave such rows out."
+                )
     return None
 
 
-def require_targets(y):
-    """Raise ValueError if a row of y has no target."""
-    values = np.atleast_1d(np.asarray([] if y is None or issparse(y) else y))
+def require_targets(y=None):
+    """Raise an error if y is no dense array in memory, or if a row has no target."""
+    require_in_memory(y=y)
+    if issparse(y):
+        raise TypeError("y is sparse: expected a dense array; use y.toarray().")
+    values = np.atleast_1d(np.asarray([] if y is None else y))
+    if values.dtype.kind == "c":
+        raise ValueError("Complex data not supported: y is complex, expected real y.")
     missing = gaps(values.ravel()).reshape(values.shape)
     rows = np.unique(missing.nonzero()[0])
     if len(rows) > 0:
@@ -181,7 +194,8 @@ def error_of_values(X, position, values, reader):
     for value in values if values.dtype.kind not in "biuf" else []:
         name = type(value).__name__
         if name.startswith("complex"):
-            continue  # scikit-learn has said what it is
+            text = described(X, position, "complex numbers", value, reader)
+            return ValueError(f"Complex data not supported: {text}")
         try:
             float(value)
         except (TypeError, ValueError) as error:

@@ -25,8 +25,8 @@ MATERN_DEGREES = {
 # period, and far beyond it phases are infinite.
 LARGEST_COORDINATE = 1e12
 ONLY_FUNCTIONS = (
-    "{} has no draws of functions: expected sums, products and integer powers of "
-    "kernels other than WhiteKernel; leave it out, as the likelihood has its own noise."
+    "a kernel {} has no draws of functions: expected sums, products and integer powers "
+    "of kernels other than WhiteKernel; {}."
 )
 
 
@@ -34,10 +34,12 @@ def require_features(kernel):
     """Raise ValueError for a `program.Kernel` without random features."""
     powers = kernel.exponent[kernel.code == program.POWER]
     if (kernel.code == program.WHITE).any():
-        raise ValueError(ONLY_FUNCTIONS.format("a kernel with a WhiteKernel"))
+        noise = "leave it out, as the likelihood has its own noise"
+        raise ValueError(ONLY_FUNCTIONS.format("with a WhiteKernel", noise))
     if (powers != np.floor(powers)).any():
         power = powers[powers != np.floor(powers)][0]
-        raise ValueError(ONLY_FUNCTIONS.format(f"a kernel to the power {power:g}"))
+        near = f"use the power {max(1.0, np.floor(power)):g} or {np.ceil(power):g}"
+        raise ValueError(ONLY_FUNCTIONS.format(f"to the power {power:g}", near))
     most = count_periodic_columns(kernel)
     if most > 1:
         raise ValueError(

@@ -1,11 +1,12 @@
 """Checks of what scores are given: targets, predictions and weights."""
 
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_array, column_or_1d
 
+from skswsgp._rows.checks import require_probabilities
 from skswsgp._rows.table import require_unmasked
 
 PROBABILITY_TOLERANCE = 1e-4  # rounding error allowed in probabilities and in their sum
@@ -35,11 +36,7 @@ def check_gaussian(y_true, y_mean, y_std):
 
 def check_coverage(coverage):
     """Raise ValueError for the coverage of an interval that is no probability."""
-    if not isinstance(coverage, Real) or not 0 < coverage < 1:
-        raise ValueError(
-            f"coverage={coverage!r}: expected a number above 0 and below 1; "
-            "use 0.95 for an interval of 95 %."
-        )
+    require_probabilities("coverage", coverage, "0.95 for an interval of 95 %")
 
 
 def check_count(number, name, usual, least=1):
@@ -78,7 +75,8 @@ def check_like(values, name, y_true):
 def check_quantiles(y_true, y_quantiles, quantiles):
     """Return targets, quantiles (n_samples, n_quantiles[, n_outputs]) and levels."""
     y_true, one = check_floats(y_true, "y_true"), np.ndim(quantiles) == 0
-    q = check_floats([quantiles] if one else quantiles, "quantiles")
+    require_unmasked(quantiles=quantiles)
+    q = require_probabilities("quantiles", quantiles, "those of predict").ravel()
     require_unmasked(y_quantiles=y_quantiles)
     y_quantiles = check_array(
         y_quantiles,
@@ -87,11 +85,6 @@ def check_quantiles(y_true, y_quantiles, quantiles):
         dtype=float,
         input_name="y_quantiles",
     )
-    if q.ndim != 1 or not np.all((q > 0.0) & (q < 1.0)):
-        raise ValueError(
-            f"quantiles={q.tolist()}: expected levels between 0 and 1; pass those of "
-            "predict(X, quantiles=...)."
-        )
     y_quantiles = y_quantiles[:, None] if one else y_quantiles
     expected = (len(y_true), len(q), *y_true.shape[1:])
     if y_quantiles.shape != expected:

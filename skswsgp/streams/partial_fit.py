@@ -19,11 +19,12 @@ from skswsgp._fit.targets import distinct_labels, require_labels
 from skswsgp._kernel_search.start import initial_attributes
 from skswsgp._rows.checks import usable_weights
 from skswsgp._rows.statistics import LARGEST_SEED
+from skswsgp._rows.table import gaps
 from skswsgp._solvers.auto import count_inducing
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp.streams.exchange import exchange_points
 from skswsgp.streams.past_sites import RowsAndPast
-from skswsgp.streams.stream import Stream
+from skswsgp.streams.stream import OF_STREAM, Stream
 
 
 def learn_chunk(model, given, classes=None):
@@ -53,17 +54,17 @@ def stream_of(model):
     """Return the `Stream` of an estimator, or None before its first fit."""
     if hasattr(model, "_stream"):
         return model._stream
-    if hasattr(model, "_kept_rows"):
-        gamma = solver_for(model)[1]["forgetting_factor"]
-        return Stream.of_fit(model._kept_rows, gamma, vars(model))
-    if hasattr(model, "inducing_points_"):
+    if not hasattr(model, "inducing_points_"):
+        return None
+    kept = getattr(model, "_kept_rows", "blocks of dask")
+    if isinstance(kept, str):
         raise ValueError(
-            "partial_fit of a model that was fitted by Adam, to given noise, with "
-            "X_val, to blocks of dask or to more than "
-            f"{model._tuning.stream_rows} rows: expected a new model, because such "
-            "a fit keeps no rows; give its rows to partial_fit too."
+            f"partial_fit of a model that was fitted with {kept}: expected a new "
+            "model, because such a fit keeps no rows; give its rows to partial_fit too."
         )
-    return None
+    gamma = solver_for(model)[1]["forgetting_factor"]
+    stream = Stream.of_fit(kept, gamma, vars(model))
+    return stream._replace(begun_with=parameters_of_stream(model))
 
 
 def classes_of(model, before, classes):
@@ -73,6 +74,12 @@ def classes_of(model, before, classes):
     """
     if classes is None:
         return None if before is None else getattr(model, "classes_", None)
+    listed = np.asarray(classes)
+    if listed.ndim != 1 or len(listed) < 2 or gaps(listed).any():
+        raise ValueError(
+            f"classes={classes!r}: expected a list of two or more labels, all that any "
+            "chunk may hold; leave it out where the first chunk holds all of them."
+        )
     classes = distinct_labels(classes)
     require_labels(model.class_weight, classes)
     if before is not None and not np.array_equal(classes, model.classes_):
@@ -93,7 +100,25 @@ def checked_chunk(model, given, is_first, classes):
 def new_stream(model, chunk):
     """Return the `Stream` of a first chunk."""
     seed = check_random_state(model.random_state).randint(LARGEST_SEED)
-    return Stream.of(seed, solver_for(model)[1]["forgetting_factor"], *chunk)
+    stream = Stream.of(seed, solver_for(model)[1]["forgetting_factor"], *chunk)
+    return stream._replace(begun_with=parameters_of_stream(model))
+
+
+def parameters_of_stream(model):
+    """Return the parameters of an estimator that stay, by name."""
+    params = model.get_params(deep=False)
+    return {name: params[name] for name in OF_STREAM if name in params}
+
+
+def require_parameters_of_stream(model, stream):
+    """Raise ValueError where a parameter is not that with which a stream began."""
+    for name, before in (stream.begun_with or {}).items():
+        now = getattr(model, name)
+        if now is not before and now != before:
+            raise ValueError(
+                f"{name}={now!r} in a stream that began with {before!r}: expected the "
+                "same for all chunks; set it back, or begin a stream with a clone."
+            )
 
 
 def with_chunk(model, stream, chunk):
@@ -101,6 +126,7 @@ def with_chunk(model, stream, chunk):
     X, y, weight, exposure = chunk
     targets = model._targets(vars(model))
     model._require_parameters_of_targets(vars(model))
+    require_parameters_of_stream(model, stream)
     targets.encode(y, exposure)  # raises what is wrong
     stream = choose_kernel(model, stream, chunk)
     now = {"forgetting_factor": solver_for(model)[1]["forgetting_factor"]}

@@ -15,6 +15,8 @@ OF_SCALES = (
 OF_KERNEL = (
     "kernel_", "noise_variance_", "likelihood_shape_", "variance_scale_", "prior_mean_",
 )  # fmt: skip
+# Parameters of estimators that a stream is scaled and learned by
+OF_STREAM = "kernel", "x_transform", "learn_map", "normalize_y", "dtype"
 FORGOTTEN = 1e-3  # weight of a row, of 1 at first, below which a row is not kept
 
 
@@ -44,6 +46,7 @@ class Stream(NamedTuple):
     # (M,) what the data say of a point over what other points say of it, as precisions
     worth: np.ndarray | None = None
     usual: float = 1.0  # precision of a row of weight 1, relative to the kernel
+    begun_with: dict | None = None  # the parameters of the estimator that have to stay
 
     @classmethod
     def of_fit(cls, kept, forgetting_factor, attributes):

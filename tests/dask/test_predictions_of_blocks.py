@@ -308,7 +308,7 @@ REFUSED = {
         lambda model: model.predict(dask.delayed(rows)),
         "X is of dask's type Delayed.*: expected an array .* or a data frame",
     ),
-    "an axis": (lambda model: model.predict(blocks[:, 0]), "Expected 2D array"),
+    "an axis": (lambda model: model.predict(blocks[:, 0]), "expected a 2D array"),
     "quantiles": (
         lambda model: model.predict(blocks, quantiles=[2.0]),
         "quantiles=.* expected a number or a list of numbers above 0 and below 1",

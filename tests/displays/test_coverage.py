@@ -155,7 +155,7 @@ def test_y_that_does_not_go_with_X_is_named(change, line):
     [
         ([0.1, 0.5, 0.8], "expected rising levels"),
         ([0.9, 0.5, 0.1], "expected rising levels"),
-        ([0.0, 0.5, 1.0], "expected levels between 0 and 1"),
+        ([0.0, 0.5, 1.0], "above 0 and below 1"),
         ([0.1, 0.9], "expected .3, 2."),
     ],
 )

@@ -80,6 +80,7 @@ def test_the_message_says_what_to_do_at_the_line_of_the_user(regressor):
     message = str(found.message)
     assert message.startswith("16 of 30 rows of X lie where the model knows next to ")
     assert "more than 95% of the prior variance: expected rows like those" in message
+    assert "check columns, their units and levels, or filter" in message
     assert found.filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")

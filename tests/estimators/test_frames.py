@@ -100,7 +100,7 @@ WORDS = pd.Series(list("abc") * 10)
 TEXT = r"^column 'c' of X holds text or categories \(.*\): expected numbers; put OneHot"
 DATES = r"^column 'c' of X holds dates or times \(.*\): expected numbers; put a Functi"
 NUMBERS_AS_TEXT = r"^column 'c' of X holds numbers as text .*read such columns by pan"
-DATES_AS_TEXT = r"^column 'c' of X holds dates as text .*read it with pandas.to_dat"
+DATES_AS_TEXT = r"^column 'c' of X holds dates as text .*read them by pandas.to_da"
 MISSING = r"^X contains NaN in column 'c', in 2 of 30 rows: expected .*; put SimpleImp"
 HOLES = np.arange(N) % 15 == 7
 HOLES_OF_C = np.column_stack([0 * HOLES, 0 * HOLES, HOLES]).astype(bool)

@@ -371,13 +371,39 @@ def test_streams_that_are_refused(tune):
     assert "expected 'natural' or Natural() of an" in str(caught.value.__cause__)
     adam = SWSGPRegressor(solver=Adam(max_iter=3), random_state=0).fit(X, y)
     adam.set_params(solver="natural")
+    held_out, known = natural_model(), natural_model()
+    held_out.set_params(solver=Adam(max_iter=3)).fit(X, y, X_val=X, y_val=y)
+    known.fit(X, y, noise_variance=np.ones(60))
     tune(stream_rows=50)
-    for model in (adam, natural_model().fit(X, y)):
-        with pytest.raises(ValueError, match="such a fit keeps no rows; give its rows"):
+    for model, why in (
+        (adam, "steps of Adam"),
+        (held_out.set_params(solver="natural"), "steps of Adam and X_val"),
+        (known, "given noise"),
+        (natural_model().fit(X, y), "more than 50 rows"),
+    ):
+        match = f"was fitted with {why}: expected .* such a fit keeps no rows; give its"
+        with pytest.raises(ValueError, match=match):
             model.partial_fit(X, y)
     for gamma in (0.0, 1.5):
         with pytest.raises(ValueError, match="'forgetting_factor' parameter"):
             SWSGPRegressor(solver=Natural(forgetting_factor=gamma)).partial_fit(X, y)
+
+
+@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
+def test_a_stream_keeps_the_parameters_that_it_was_learned_by(begin):
+    X, y = small_data(60)
+    model = natural_model()
+    getattr(model, begin)(X[:30], y[:30])
+    model.partial_fit(X[30:40], y[30:40])
+    others = {"kernel": RBF(), "dtype": "float32", "learn_map": False}
+    for name, value in others.items():
+        before = getattr(model, name)
+        model.set_params(**{name: value})
+        match = f"^{name}=.* in a stream that began with {before!r}: expected the same"
+        with pytest.raises(ValueError, match=match):
+            model.partial_fit(X[40:], y[40:])
+        model.set_params(**{name: before})
+    model.set_params(n_jobs=1, n_neighbors=4).partial_fit(X[40:], y[40:])
 
 
 @pytest.mark.full
