@@ -190,12 +190,12 @@ class LatentFunctionsMixin:
         Returns
         -------
         text : str
-            What is known of y, the inducing points, the kernel, the noise and the law
-            of observations, and how many training rows intervals hold that do not know
-            them. Then a line for each direction of the columns, the most important
-            first: how many length-scales a step of one spread along it is, and its
-            columns with the largest shares; see "Feature importance and linear maps".
-            Notebooks show it as HTML.
+            What is known of y, the inducing points, the kernel by names of columns,
+            the noise and the law of observations, how many training rows intervals hold
+            that do not know them, and what the fit warned of. Then a line for each
+            direction of the columns, the most important first: how many length-scales a
+            step of one spread along it is, and its columns with the largest shares; see
+            "Feature importance and linear maps". Notebooks show it as HTML.
         """
         from skswsgp.explain import describe
 

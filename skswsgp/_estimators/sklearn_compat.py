@@ -117,7 +117,7 @@ class FitTask:
     """The task tree of one fit: the fit itself, its stages, and epochs of one stage.
 
     Each stage has a printed line with the estimator's `verbose`. Callbacks may ask for
-    the rows as they were `given`.
+    the rows as they were `given`. The estimator keeps what the stages warned of.
     """
 
     def __init__(self, estimator, given):
@@ -151,6 +151,7 @@ class FitTask:
 
     def end(self):
         """Report the end of the fit, whose attributes are set by now."""
+        self.estimator._fit_warnings = self.lines.heard
         self._end(self.root)
 
     def _begin(self, parent, name, most=0):

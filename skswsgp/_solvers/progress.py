@@ -6,6 +6,7 @@ import threading
 import time
 import warnings
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 from numba.core import event
@@ -21,25 +22,26 @@ STAGES = (
     "predictive law",
 )
 
+HEARD = ContextVar("HEARD")  # the list of messages that a fit has warned of
+
 
 class StageLines:
     """One printed line for each stage of a fit, which begins as the stage begins.
 
     With `verbose` above 1 each round has a line too. Outside of the main thread, where
-    other fits may print at the same time, a line is printed when it is complete.
+    other fits may print at the same time, a line is printed when it is complete. What a
+    stage warns of is `heard`.
     """
 
     def __init__(self, verbose):
         self.verbose = int(verbose)
         self.at_once = threading.current_thread() is threading.main_thread()
-        self.pending = ""  # what is not printed yet
+        self.pending, self.heard = "", []  # what is not printed yet, and warnings
 
     @contextmanager
     def stage(self, name):
         """Print the name of a stage, what it compiles, and its seconds."""
-        if not self.verbose:
-            yield
-            return
+        token = HEARD.set(self.heard)
         started, compiled = time.perf_counter(), Compilations(self)
         self.say(f"{name} ...")
         try:
@@ -48,6 +50,7 @@ class StageLines:
             seconds = time.perf_counter() - started
             self.say(f"{compiled.told()} {seconds:.1f} s")
         finally:
+            HEARD.reset(token)
             self.say("\n", ends=True)
 
     def say(self, text, ends=False):
@@ -205,7 +208,8 @@ def steps_per_epoch(n_rows, batch_size):
 
 
 def warn_caller(message, category=UserWarning):
-    """Warn at the line of the user that called this package."""
+    """Warn at the line of the user that called this package; a fit takes note."""
+    HEARD.get([]).append(message)
     level, frame = 2, sys._getframe(1)
     inside = ("skswsgp.", "sklearn.", "contextlib")
     while frame is not None and frame.f_globals.get("__name__", "").startswith(inside):

@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 from scipy.special import ndtri
 
-from skswsgp.explain.columns import directions
+from skswsgp.explain.columns import directions, kernel_by_name
 
 
 class Card(str):
@@ -69,7 +69,7 @@ def facts_of(model):
     used = "all" if H == len(points) else f"the nearest {H}"
     means = "; means use all" if hasattr(model, "alpha_") and H < len(points) else ""
     found.append(("points", f"{len(points)}; a row uses {used}{means}"))
-    found.append(("kernel", str(model.kernel_)))
+    found.append(("kernel", kernel_by_name(model)))
     if hasattr(model, "noise_variance_"):
         shares = numbers(model.noise_variance_)
         found.append(
@@ -81,7 +81,8 @@ def facts_of(model):
     left_out = getattr(model, "leave_one_out_", None)
     if left_out is not None:
         found.append(("left out", coverage_of(left_out)))
-    return found
+    warned = getattr(model, "_fit_warnings", ())
+    return found + [("warning", text) for text in warned]
 
 
 def names_of(labels):

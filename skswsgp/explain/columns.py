@@ -3,14 +3,18 @@
 `model` is a fitted estimator.
 """
 
+import re
 from functools import partial
 
 import numpy as np
+from sklearn.gaussian_process.kernels import Exponentiation, Product, Sum
 
 from skswsgp._covariance.compile import length_scales
 from skswsgp._rows.column_scale import LevelColumns, PowerColumns, mean_slope
+from skswsgp._rows.columns import is_identity
 from skswsgp._rows.support import at_known_levels
 from skswsgp.explain.gradient import slopes_and_variances, slopes_at_points
+from skswsgp.kernels import OnColumns
 
 MOST_NAMES = 5  # columns that the description of a direction names
 
@@ -121,6 +125,44 @@ def squared_level_slopes(columns, slopes, scale):
     return out
 
 
+def names_of_columns(model):
+    """Return the names of the columns that the map of the columns reads."""
+    numbers = [f"x{d}" for d in range(model.n_features_in_)]
+    names = getattr(model, "feature_names_in_", numbers)
+    levels = isinstance(model._columns, LevelColumns)
+    return model._columns.names(names) if levels else list(names)
+
+
+def kernel_by_name(model):
+    """Return the kernel of a model in words, with names of columns where it has any."""
+    plain = is_identity(model.linear_map_)
+    return kernel_in_words(model.kernel_, names_of_columns(model) if plain else None)
+
+
+def kernel_in_words(kernel, names):
+    """Return the words for a kernel of columns with these names, or None for none."""
+    if isinstance(kernel, Sum | Product):
+        parts = [kernel_in_words(part, names) for part in (kernel.k1, kernel.k2)]
+        if isinstance(kernel, Sum):
+            return " + ".join(parts)
+        sums = isinstance(kernel.k1, Sum), isinstance(kernel.k2, Sum)
+        pairs = zip(parts, sums, strict=True)
+        return " * ".join(f"({part})" if is_sum else part for part, is_sum in pairs)
+    if isinstance(kernel, Exponentiation):
+        return f"({kernel_in_words(kernel.kernel, names)}) ** {kernel.exponent}"
+    if isinstance(kernel, OnColumns):
+        chosen = None if names is None else [names[d] for d in kernel.columns]
+        inner = kernel_in_words(kernel.kernel, chosen)
+        return f"OnColumns({inner}, {chosen or kernel.columns})"
+    lengths = np.ravel(getattr(kernel, "length_scale", ()))
+    if names is None or len(lengths) != len(names) or len(names) == 1:
+        return repr(kernel)
+    pairs = zip(names, lengths, strict=True)
+    named = ", ".join(f"{name}: {length:.3g}" for name, length in pairs)
+    listed = r"length_scale=\[[^]]*\]"
+    return re.sub(listed, lambda _: f"length_scale=[{named}]", repr(kernel))
+
+
 def directions(model, n_directions):
     """Return heads, rows and a line below of the directions that matter most.
 
@@ -129,13 +171,10 @@ def directions(model, n_directions):
     W, spread = model.linear_map_, np.reshape(model._feature_scale, (-1, 1))
     lengths = length_scales(model.kernel_, W.shape[1], otherwise=np.inf)
     axes, steps, _ = np.linalg.svd(spread * W / lengths, full_matrices=False)
-    numbers = [f"x{d}" for d in range(model.n_features_in_)]
-    names = getattr(model, "feature_names_in_", numbers)
-    if isinstance(model._columns, LevelColumns):
-        names = model._columns.names(names)
-    rows = []
+    names, rows = names_of_columns(model), []
     for step, axis in zip(steps[:n_directions], axes.T, strict=False):
-        order = np.argsort(-np.abs(axis))[:MOST_NAMES]
+        shown = np.round(np.abs(axis), 2)  # equal ones in the order of the columns
+        order = np.argsort(-shown, kind="stable")[:MOST_NAMES]
         axis = axis * np.sign(axis[order[0]])
         parts = [f"{axis[d]:+.2f} {names[d]}" for d in order]
         parts = [part for part in parts if part[1:5] != "0.00"]
