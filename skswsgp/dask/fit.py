@@ -16,7 +16,7 @@ from skswsgp._rows.target_scale import TRANSFORMS
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp.dask.block_adam import BlockAdam
 from skswsgp.dask.blocks import Blocks
-from skswsgp.dask.rows import BlockSolver, Recipe, RowsInBlocks
+from skswsgp.dask.rows import BlockSolver, Recipe, RowsInBlocks, counted_in
 from skswsgp.dask.workers import find_workers
 
 # Solvers, and what they are where rows are in blocks
@@ -50,7 +50,8 @@ def fit_sample(model, given, blocks, classes):
     model._refuse_combinations()
     task = compat.FitTask(model, given)
     with task.stage("scales of columns and targets"):
-        rows = model._check_rows(given, reset=True, all_classes=classes is None)
+        with counted_in(f"a sample of {len(given.X):,} of {blocks.n_rows:,} rows"):
+            rows = model._check_rows(given, reset=True, all_classes=classes is None)
         # rows that are not in the sample may hold what a logarithm does not take
         free = TRANSFORMS if blocks.n_rows <= len(rows.X) else ()
         rows = rows.by_content()._replace(stand_for=blocks.n_rows)

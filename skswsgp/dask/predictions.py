@@ -65,7 +65,7 @@ class DaskPredictor(ScoreMixin):
 
     Methods that predict rows, such as `predict` and `predict_interval`, take dask
     arrays and data frames, and return dask arrays with the blocks of X. Rows in memory
-    and everything else are left to the model.
+    and everything else are left to the model, which it does not fit again.
 
     Parameters
     ----------
@@ -96,6 +96,11 @@ class DaskPredictor(ScoreMixin):
         """Return an attribute of the model, a method of rows as one of blocks."""
         if name == "model":  # while a copy is made
             raise AttributeError(name)
+        if name in ("fit", "partial_fit", "set_params"):
+            raise AttributeError(
+                f"DaskPredictor has no {name}: expected predictions only, by a model "
+                f"that is fitted; call {name} of the model, here DaskPredictor.model."
+            )
         found = getattr(self.model, name)
         if name not in (*ROW_METHODS, "sample_y"):
             return found

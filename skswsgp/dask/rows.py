@@ -4,6 +4,7 @@ What a fit learns from some rows, it learns from a sample: scales, the kernel an
 map, inducing points and the law of observations. q(u) has all rows.
 """
 
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -70,6 +71,15 @@ def validate_block(X, y, reader, **options):
     return checked_table(check, reader, X, y, **options)
 
 
+@contextmanager
+def counted_in(what):
+    """Say in errors of input in which rows other rows are counted."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"in {what}, {error}") from None
+
+
 class BlockModel(NamedTuple):
     """The model for whose inducing values the sites of a block are."""
 
@@ -111,22 +121,24 @@ class RowsInBlocks(NamedTuple):
     def made(self, make, *arguments):
         """Return make(rows, n_threads, *arguments) for each block, where it is."""
         workers, parts = self.blocks.workers, self.blocks.parts
-        return workers.map(_made, parts, self.recipe, make, *arguments)
+        each = self.blocks.begins.tolist()
+        return workers.map(_made, parts, self.recipe, make, *arguments, each=each)
 
 
-def _made(block, recipe, make, *arguments):
-    """Return make(`TrainingRows` of a `Block`, number of threads, *arguments)."""
-    data = recipe.rows(block)
+def _made(block, begin, recipe, make, *arguments):
+    """Return make(`TrainingRows` of a `Block`, number of threads, *arguments).
+
+    `begin` is the number of its first row among all rows of positive weight.
+    """
+    with counted_in(f"the block of X, y that begins with row {begin}"):
+        data = recipe.rows(block)
     n_threads = max_threads(recipe.settings.n_jobs, data.n_rows)
     return make(data, n_threads, *arguments)
 
 
 def _sites(block, begin, recipe, model):
-    """Return the `SiteRows` of a `Block`, before their first sites.
-
-    `begin` is the number of its first row among all rows.
-    """
-    sites = _made(block, recipe, _sites_of, recipe.settings, model)
+    """Return the `SiteRows` of a `Block`, before their first sites; see `_made`."""
+    sites = _made(block, begin, recipe, _sites_of, recipe.settings, model)
     return sites._replace(begin=begin) if isinstance(sites, SiteRows) else sites
 
 

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from skswsgp.displays._axes import set_axes_of_calibration
 from skswsgp.metrics import interval_coverage
-from skswsgp.metrics.answers import innermost, quantiles_of
+from skswsgp.metrics.answers import computed, innermost, quantiles_of
 from skswsgp.metrics.calibration import interval_of_share
 from skswsgp.metrics.score_input import check_count, check_quantiles, check_weights
 
@@ -143,6 +143,7 @@ class CoverageDisplay:
             If the estimator does not say how uncertain it is.
         """
         check_count(n_bins, "n_bins", 20, least=2)
+        y = computed(y)
         levels, quantiles, inner = cls._quantiles(estimator, X, y, n_bins)
         name = type(inner).__name__ if name is None else name
         return cls.from_predictions(
@@ -155,7 +156,7 @@ class CoverageDisplay:
         """Return levels, quantiles at the rows of X, and the regressor itself."""
         inner, X = innermost(estimator, X)
         levels = np.union1d(np.arange(1, n_bins) / n_bins, [0.025, 0.975])
-        quantiles = quantiles_of(inner, X, levels)
+        quantiles = computed(quantiles_of(inner, X, levels))
         if quantiles is None:
             raise TypeError(
                 f"{type(inner).__name__} does not say how uncertain it is: expected "
@@ -212,6 +213,7 @@ class CoverageDisplay:
         ValueError
             If there is not one group for each sample, or one is missing.
         """
+        y = computed(y)
         labels = _groups_of(groups, X, len(y))
         levels, quantiles, _ = cls._quantiles(estimator, X, y)
         weight, displays = check_weights(sample_weight, len(y)), {}

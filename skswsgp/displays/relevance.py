@@ -16,7 +16,7 @@ from sklearn.utils import (
 from skswsgp._estimators.hints import Seed
 from skswsgp._rows.table import require_unmasked
 from skswsgp.displays._axes import BLUE, set_axes, styled
-from skswsgp.metrics.answers import innermost
+from skswsgp.metrics.answers import computed, innermost
 from skswsgp.metrics.score_input import (
     check_count,
     check_floats,
@@ -148,6 +148,7 @@ class RelevanceDisplay:
             If observations do not differ, or arguments cannot be used.
         """
         check_count(n_repeats, "n_repeats", 5)
+        X, y = computed(X), computed(y)
         require_unmasked(X=X)
         inner, _ = innermost(estimator, None)
         if not hasattr(X, "iloc"):

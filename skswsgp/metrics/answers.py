@@ -22,6 +22,11 @@ def innermost(estimator, X):
             return estimator, X
 
 
+def computed(values):
+    """Return values, or those of a collection of dask in memory."""
+    return values.compute() if hasattr(values, "__dask_graph__") else values
+
+
 def asked(estimator, X, **how):
     """Return predict(X, name=value), or the exception that says it has no such name.
 

@@ -17,6 +17,7 @@ from skswsgp._compiled.threads import max_threads
 from skswsgp._posterior import prediction
 from skswsgp.baselines import NearestNeighborGPRegressor
 from skswsgp.dask import DaskPredictor, DaskSWSGPClassifier, DaskSWSGPRegressor
+from skswsgp.displays import CoverageDisplay, RelevanceDisplay
 from skswsgp.metrics import get_scorer
 
 reason = "needs dask: install the extra `dask`"
@@ -446,6 +447,31 @@ def test_fits_in_two_threads_of_a_worker_take_turns(monkeypatch):
         np.testing.assert_array_equal(found, expected)
         layer = client.submit(lambda: __import__("numba").threading_layer()).result()
     assert layer == "workqueue"
+
+
+@pytest.mark.parametrize("name", ["fit", "partial_fit", "set_params"])
+def test_a_predictor_does_not_change_its_model(name, fitted):
+    predictor = DaskPredictor(fitted("two outputs"))
+    with pytest.raises(AttributeError, match=f"DaskPredictor has no {name}: expected"):
+        getattr(predictor, name)
+    assert not hasattr(predictor, name) and hasattr(predictor, "predict")
+
+
+def test_displays_take_frames_of_dask():
+    pytest.importorskip("matplotlib").use("agg")
+    frame, y = pd.DataFrame(X, columns=["a", "b"]), pd.Series(Y[:, 0])
+    lazy, lazy_y = (
+        dd.from_pandas(frame, npartitions=3),
+        dd.from_pandas(y, npartitions=3),
+    )
+    model = DaskSWSGPRegressor(learn_kernel=False, random_state=0).fit(frame, y)
+    for display, name in (CoverageDisplay, "coverage"), (RelevanceDisplay, "relevance"):
+        found = display.from_estimator(model, lazy, lazy_y)
+        expected = display.from_estimator(model, frame, y)
+        found, expected = (getattr(one, name) for one in (found, expected))
+        np.testing.assert_allclose(found, expected, rtol=1e-8)
+    groups = CoverageDisplay.from_groups(model, lazy, lazy_y, lazy["a"] > 0.0)
+    assert list(groups) == [False, True]
 
 
 @pytest.mark.parametrize("model", [None, "model", DaskSWSGPRegressor])
