@@ -62,7 +62,7 @@ sphinx_gallery_conf = {
     "examples_dirs": str(DOC.parent / "examples"),
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": "quickstart",
+    "ignore_pattern": r"quickstart|\bserve|optimize_with",
     "within_subsection_order": ExplicitOrder(
         [f"plot_{name}.py" for name in READING_ORDER]
     ),

