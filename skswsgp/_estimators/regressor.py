@@ -70,7 +70,7 @@ class SWSGPRegressor(
     ----------
     $attributes
     noise_variance_ : float or ndarray of shape (n_outputs,)
-        Learned noise variance of standardised y, of a row of mean weight.
+        Noise variance of standardised y, of a row of mean weight; counts have none.
     noise_model_ : object
         The process of the noise, for `likelihood="heteroscedastic"` only.
     prior_mean_ : ndarray of shape (n_outputs,)
