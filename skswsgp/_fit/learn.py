@@ -10,14 +10,7 @@ from skswsgp._kernel_search.start import initial_attributes
 from skswsgp._rows.columns import is_identity
 from skswsgp._rows.data import TrainingRows, with_known_noise
 from skswsgp._rows.statistics import feature_scale, feature_spread, relative_weights
-from skswsgp._solvers.auto import (
-    dtype_of_systems,
-    knows_sites,
-    natural_jitter,
-    require_room,
-    require_room_for_draws,
-    takes_full_covariance,
-)
+from skswsgp._solvers import auto
 from skswsgp._solvers.model import JITTER, shape_covariance
 from skswsgp._solvers.rows import RowsInMemory
 from skswsgp._solvers.settings import Settings
@@ -50,7 +43,7 @@ class Start(NamedTuple):
 def learn(problem, fitted=None):
     """Return the `Start` of a problem, that of `fitted` attributes if there are any."""
     if not fitted:
-        require_room(problem.settings, problem.data.n_all, problem.data.X.shape[1])
+        auto.require_room(problem.settings, problem.data.n_all, problem.data.X.shape[1])
     scale, weighted = spread_of_columns(problem), weigh(problem)
     found = fitted or first_attributes(weighted, scale, problem.rng)
     return start_at(found, problem, weighted, scale)
@@ -130,17 +123,17 @@ def with_covariance(attributes, settings, data):
     if solver.finds_optimum:
         Z = attributes["inducing_points_"]
         M, H = len(Z), attributes["n_neighbors_"]
-        full = takes_full_covariance(settings, data.n_all, M, H)
+        full = auto.takes_full_covariance(settings, data.n_all, M, H)
         attributes = shape_covariance(attributes, full)
-        known = knows_sites(settings, full)
+        known = auto.knows_sites(settings, full)
         if known and settings.covariance == "draws":
-            require_room_for_draws(settings.tuning, M, settings.n_latent)
+            auto.require_room_for_draws(settings.tuning, M, settings.n_latent)
         record = settings.likelihood_record
         if record.conjugate or record.counts:
-            dtype = dtype_of_systems(settings, M, H)
+            dtype = auto.dtype_of_systems(settings, M, H)
             noise = attributes.get("noise_variance_")
             noise = record.unknown_part(data.y) if record.counts else noise
-            jitter = natural_jitter(attributes["kernel_"], Z, noise, dtype, full)
+            jitter = auto.natural_jitter(attributes["kernel_"], Z, noise, dtype, full)
             attributes["_jitter"] = jitter
     if solver.takes_steps:
         attributes["_jitter"] = JITTER

@@ -58,18 +58,19 @@ LEAST_JUDGES = 100  # rows below which the judgement of single rows would decide
 
 def learn_kernel(
     data, kernel, noise_variance, rng, options, *, n_neighbors=None, learn_map=False,
-    most_smooth=math.inf, coded=False, by="both",
+    smoothness=SMOOTHNESS, coded=None, by="both",
 ):  # fmt: skip
     """Return the `KernelFit` learned from rows.
 
     `data` are `TrainingRows` with standardised targets (n, Q) and positive weights. If
     there are many rows, a random part is used. The start is `kernel`, in the units of
     X, and `noise_variance`, a number or (Q,). None starts at the default kernel, and
-    compares each SMOOTHNESS up to `most_smooth`. `n_neighbors` is the number of rows
+    compares each nu of `smoothness`. `n_neighbors` is the number of rows
     from which predictions will be made, None for that of learning. Labels and counts
-    that are `coded` as numbers keep common length-scales, and learn nothing from near
-    rows after the evidence, for their own likelihood teaches more. `learn_map` is that
-    of the estimators. Where a kernel is given, "auto" is False.
+    that are coded as numbers learn nothing from near rows after the evidence, for their
+    own likelihood teaches more. `coded` says whether length-scales of the default
+    kernel are then "common" to the columns or their "own". `learn_map` is that of the
+    estimators. Where a kernel is given, "auto" is False.
 
     `by` "evidence" leaves out learning from near rows, which suits predictions from
     near rows only. "near" leaves out the evidence: it likes smooth kernels of large
@@ -92,20 +93,18 @@ def learn_kernel(
         n_rows = max(1, count_few_rows(*sizes, tuning.part_work))
         part = learner.take(np.sort(order[:n_rows]))
     wide = X.shape[1] > tuning.most_columns and learn_map and kernel is None
-    smoothness = [nu for nu in SMOOTHNESS if kernel is None and nu <= most_smooth]
     n_judges = min(statistics.MEAN_ROWS, int(statistics.HELD_OUT_FRACTION * len(X)))
     enough = n_judges >= LEAST_JUDGES
     if wide and learn_map is True:  # what is asked for needs no judges
         n_judges, enough = max(1, n_judges), len(X) > 2
     if by == "near":
         fit = learner.learn(start, rng, learner.steps, RATE)
-        asked = learn_map is True and X.shape[1] > 1
-        if asked and (kernel is not None or not enough):
+        if learn_map is True and X.shape[1] > 1 and (kernel is not None or not enough):
             fit = learner.turned(fit, 0)
         turned = fit
     elif kernel is None:
         whole = few and not coded and not (wide and enough)
-        climb = Climb(part, start, smoothness, rng, separate=not coded, whole=whole)
+        climb = Climb(part, start, smoothness, rng, coded != "common", whole)
         fit, turned = climb.run(False if wide else learn_map)
     else:
         around = params_in_units(start.kernel, spread, statistics.varying_features(X))

@@ -15,22 +15,11 @@ from skswsgp._kernel_search.marginal_likelihood import LogPosteriorOfSums
 from skswsgp._kernel_search.neighbor_likelihood import neighbor_model
 from skswsgp._linear.dense_sites import DenseSites
 from skswsgp._neighbors.lists import without_own
+from skswsgp._rows import statistics
 from skswsgp._rows.data import center_rows
 from skswsgp._rows.few_points import HARDLY_LESS, few_points
 from skswsgp._rows.inducing import distinct_rows
-from skswsgp._rows.statistics import (
-    HELD_OUT_FRACTION,
-    MEAN_ROWS,
-    effective_sample_size,
-    standing_rows,
-)
-from skswsgp._solvers.auto import (
-    DENSE_JITTER,
-    allows_fewer_points,
-    count_inducing,
-    count_neighbors,
-    tries_exact_means,
-)
+from skswsgp._solvers import auto
 
 
 def find_few_points(fit, data, settings):
@@ -44,13 +33,13 @@ def find_few_points(fit, data, settings):
     heavy ones would make the noise their own.
     """
     most, found = settings.tuning.dense_rows, fit
-    sample, before = data.take(standing_rows(data.n_rows)), 0
-    equal = 2.0 * effective_sample_size(sample.weight) > sample.n_rows
-    M = count_inducing(settings, data.n_all, data.X.shape[1])
+    sample, before = data.take(statistics.standing_rows(data.n_rows)), 0
+    equal = 2.0 * statistics.effective_sample_size(sample.weight) > sample.n_rows
+    M = auto.count_inducing(settings, data.n_all, data.X.shape[1])
     sizes = data.n_all, M, data.X.shape[1]
     # means from all rows know more than near rows do
-    exact = tries_exact_means(settings, *sizes)
-    n_near = np.inf if exact else count_neighbors(settings, *sizes)
+    exact = auto.tries_exact_means(settings, *sizes)
+    n_near = np.inf if exact else auto.count_neighbors(settings, *sizes)
     for _ in range(2 if settings.learn_kernel and equal else 0):
         how = found.kernel, np.min(found.noise), sample, most
         points = few_points(*how, least=most // 4, n_near=n_near)
@@ -69,7 +58,7 @@ def likelier(fit, points, data, settings):
     zeros = np.zeros((len(points), data.y.shape[1]))
     given = fit.kernel, fit.noise, np.float64
     model, center = neighbor_model(points, zeros, 1.0 + zeros, *given)
-    model = model._replace(jitter=DENSE_JITTER)
+    model = model._replace(jitter=auto.DENSE_JITTER)
     n_threads = max_threads(settings.n_jobs, data.n_rows)
     engine = make_cpu_engine(model, len(points), n_threads)
     sums = DenseSites.of(engine, data._replace(center=center))
@@ -93,13 +82,14 @@ def count_near_points(fit, data, settings):
     tells most of f.
     """
     D, n, tuning = data.X.shape[1], data.n_all, settings.tuning
-    most = count_inducing(settings, n, D)
-    if most <= tuning.dense_rows or not allows_fewer_points(settings, n, D):
+    most = auto.count_inducing(settings, n, D)
+    if most <= tuning.dense_rows or not auto.allows_fewer_points(settings, n, D):
         return most, None
     noise = settings.likelihood_record.least_noise or np.min(fit.noise)
     unknown = noise / (n * data.weight.mean(dtype=np.float64))
     rows = np.random.RandomState(0).permutation(data.n_rows)
-    n_judges = min(MEAN_ROWS, 1 + int(HELD_OUT_FRACTION * data.n_rows))
+    n_judges = 1 + int(statistics.HELD_OUT_FRACTION * data.n_rows)
+    n_judges = min(statistics.MEAN_ROWS, n_judges)
     X, others = distinct_rows(data.take(rows[:n_judges]).inputs)[0], rows[n_judges:]
 
     def left(M):
@@ -109,8 +99,7 @@ def count_near_points(fit, data, settings):
             return np.full(len(numbers), np.inf)
         return left_by_near(fit.kernel, Z, X, numbers, settings).mean(axis=1)
 
-    H = count_neighbors(settings, n, most, D)
-    numbers = [H]
+    numbers = [H := auto.count_neighbors(settings, n, most, D)]
     while settings.n_neighbors == "auto" and 3 * H // 4 >= tuning.least_neighbors:
         numbers.append(H := 3 * H // 4)
     M = max(tuning.dense_rows, 2 * numbers[0])
@@ -129,15 +118,14 @@ def left_by_near(kernel, Z, X, numbers, settings, own=None):
     """
     zeros = np.zeros((len(Z), 1))
     model, center = neighbor_model(Z, zeros, zeros, kernel, 1.0, np.float64)
-    model, numbers = model._replace(jitter=DENSE_JITTER), np.minimum(numbers, len(Z))
+    model = model._replace(jitter=auto.DENSE_JITTER)
+    numbers = np.minimum(numbers, len(Z))
     n_threads = max_threads(settings.n_jobs, len(X))
     engines = [make_cpu_engine(model, H, n_threads) for H in numbers]
     X, most = center_rows(X, center, np.float64), numbers[0] + (own is not None)
     search = engines[0].make_search(settings.search_options | {"n_neighbors": most})
     lists = search.query(X) if own is None else without_own(search.query(X), own)
     parts = (np.ascontiguousarray(lists[:, :H]) for H in numbers)
-    found = [
-        engine.predict(X, part, True)
-        for engine, part in zip(engines, parts, strict=True)
-    ]
+    pairs = zip(engines, parts, strict=True)
+    found = [engine.predict(X, part, True) for engine, part in pairs]
     return np.stack([variance[:, 0] for _, variance in found])

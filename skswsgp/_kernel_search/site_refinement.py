@@ -14,7 +14,7 @@ from itertools import takewhile
 import numpy as np
 
 from skswsgp._covariance.compile import compile_kernel, free_variance, updated_kernel
-from skswsgp._kernel_search.climb import SMOOTHNESS
+from skswsgp._kernel_search.climb import ROUGH, SMOOTHNESS
 from skswsgp._kernel_search.evidence import VARIANCE_STEP
 from skswsgp._kernel_search.holdout import (
     LEAST_ROUND,
@@ -28,11 +28,12 @@ from skswsgp._rows.columns import mapped
 from skswsgp._rows.inducing import distinct_rows
 
 
-def refine_kernel(start, data, settings, options, rng):
+def refine_kernel(start, learn, data, settings, options, rng):
     """Return the `KernelFit`, of those tried, that suits held-out rows best.
 
-    The first is `start`, learned from coded labels. Fixed parameters do not change.
-    Other arguments are those of `Holdout`.
+    The first is `start`, learned from coded labels. `learn` returns that of the same
+    labels, given `smoothness`, whose columns have length-scales of their own. Fixed
+    parameters do not change. Other arguments are those of `Holdout`.
     """
     search = SiteRefinement(start, data, settings, options, rng)
     if search.decisive:
@@ -46,6 +47,9 @@ def refine_kernel(start, data, settings, options, rng):
         if not better:
             search.start = search.start._replace(shared=False)  # frees length-scales
         better = search.consider(search.relearned)
+    if settings.kernel is None and 1 < data.X.shape[1] <= settings.tuning.most_columns:
+        nu = search.start.kernel.k2.nu
+        search.try_separate(learn(smoothness=sorted({min(nu, ROUGH), nu})))
     if settings.learn_map:
         search.choose_map(start, always=settings.learn_map is True)
     search.scale(math.sqrt(VARIANCE_STEP))
@@ -183,6 +187,20 @@ class SiteRefinement(Holdout):
             if not rougher:
                 list(takewhile(is_better, SMOOTHNESS[first + 1 :]))
         return self.best is not before
+
+    def try_separate(self, fit):
+        """Search from a `KernelFit` of separate length-scales; keep it if it is better.
+
+        Where few of the columns matter, q(f) with common length-scales follows single
+        labels, and so do kernels learned from its sites. Coded labels need no q(f), but
+        do not tell how large and how smooth it is, so the search learns that first.
+        """
+        before = self.best, self.density, self.start
+        if not fit.shared and self.consider(self.solver_of, fit, always=True):
+            self.scale(VARIANCE_STEP)
+            self.consider(self.relearned)
+            if not self.is_better(self.density, before[1]):
+                self.best, self.density, self.start = before
 
     def relearned(self, nu=None):
         """Return a solver for a kernel learned from the best sites.

@@ -18,13 +18,14 @@ from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.threads import max_threads
 from skswsgp._covariance.compile import compile_kernel, length_scales
 from skswsgp._kernel_search import point_choice
+from skswsgp._kernel_search.climb import SMOOTHNESS
 from skswsgp._kernel_search.evidence import BOUND_WORK, maximize_bound
 from skswsgp._kernel_search.holdout import (
     CandidateComparison,
     has_few_points,
     learning_part,
 )
-from skswsgp._kernel_search.kernel_choice import ROUGH, learn_kernel, smoothnesses
+from skswsgp._kernel_search.kernel_choice import learn_kernel, smoothnesses
 from skswsgp._kernel_search.kernel_learning import (
     KernelFit,
     LearningOptions,
@@ -163,8 +164,7 @@ def learn_start(settings, data, spread, rng):
     known = settings.known_noise is not None
     options = LearningOptions(n_threads, settings.dtype, device, settings.tuning, known)
     record = settings.likelihood_record
-    whole = "both" if settings.solver.finds_optimum else "near"
-    by = "evidence" if few else whole
+    by = "evidence" if few else "both" if settings.solver.finds_optimum else "near"
     exact = auto.tries_exact_means(settings, data.n_all, M, D)
     n_neighbors = (M if exact else H) if chosen and record.has_noise else None
     learn = partial(
@@ -204,26 +204,27 @@ def learn_fit(data, settings, options, rng, n_neighbors, by):
         learn_kernel, kernel=settings.kernel, rng=rng, options=options,
         noise_variance=settings.first_noise, n_neighbors=n_neighbors,
         learn_map=False if refined else settings.learn_map, by=by,
-        coded=refined,
-        most_smooth=ROUGH if plain or by == "evidence" else np.inf,
+        coded="common" if refined else None,
+        smoothness=SMOOTHNESS[:-1] if plain or by == "evidence" else SMOOTHNESS,
     )  # fmt: skip
     rows = data._replace(y=targets)
     if record.has_noise and not record.conjugate:
         return learn_robust_kernel(learn, rows, settings, options, rng)
-    fit = learn(rows)._replace(shape=settings.first_shape)
     if refined:
-        return refined_fit(fit, data, settings, options, rng)
+        return refined_fit(partial(learn, rows), data, settings, options, rng)
+    fit = learn(rows)._replace(shape=settings.first_shape)
     if settings.learns_shape and not record.has_noise:
         return fit._replace(shape=learn_shape(fit, data, settings, options, rng))
     return fit
 
 
-def refined_fit(fit, data, settings, options, rng):
+def refined_fit(learn, data, settings, options, rng):
     """Return a `KernelFit` of coded labels or counts, refined on their likelihood.
 
-    Few rows decide by the bound, whose search begins with common length-scales. More
-    rows start from `fit`.
+    `learn` returns that of the coded ones. Both searches begin with common
+    length-scales: few rows decide by the bound, and more by rows held out.
     """
+    fit = learn()._replace(shape=settings.first_shape)
     how = data, settings, options, rng
     work = BOUND_WORK * settings.n_latent
     most = count_few_rows(data.X.shape[1], work, settings.tuning.part_work)
@@ -231,4 +232,4 @@ def refined_fit(fit, data, settings, options, rng):
     if settings.learn_map is not True and data.n_rows <= most:
         fits = smoothnesses(fit) if settings.kernel is None else ([fit], 0)
         return maximize_bound(*fits, most, *how)
-    return refine_kernel(fit, *how)
+    return refine_kernel(fit, partial(learn, coded="own"), *how)

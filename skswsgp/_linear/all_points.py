@@ -8,13 +8,8 @@ float64. Whitened values s = L^-1 u have the weights L^-1 k.
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from skswsgp._compiled import threads
 from skswsgp._compiled.linalg import RELATIVE_FLOOR, numpy_cholesky
-from skswsgp._compiled.threads import (
-    in_threads,
-    one_blas_thread,
-    require_memory,
-    row_blocks,
-)
 from skswsgp._covariance.matrix import diagonal
 from skswsgp._covariance.products import CovarianceProducts
 from skswsgp._covariance.program import in_float64, kernel_of
@@ -33,13 +28,13 @@ class AllPoints:
         self.whitened = whitened
         self.kernel, self.n_threads = in_float64(kernel_of(model)), n_threads
         Z = model.Z.astype(np.float64)
-        require_memory(16 * len(Z) ** 2, len(Z))
+        threads.require_memory(16 * len(Z) ** 2, len(Z))
         self.products = CovarianceProducts(self.kernel, Z, 1)
         K = self.products.matrix(Z)
         K[np.diag_indices(len(K))] = prior = diagonal(self.kernel, Z)
         unit = prior.mean()
         self.jitter = model.jitter * (unit if unit > 0.0 else 1.0)
-        with one_blas_thread():
+        with threads.one_blas_thread():
             self.factor = numpy_cholesky(K, self.jitter)
 
     def weights(self, X):
@@ -53,7 +48,9 @@ class AllPoints:
                 return
             a[rows] = solve_triangular(self.factor, half, lower=True, trans="T").T
 
-        in_threads(work, list(row_blocks(len(X), ROWS_IN_CACHE)), self.n_threads)
+        threads.in_threads(
+            work, list(threads.row_blocks(len(X), ROWS_IN_CACHE)), self.n_threads
+        )
         return DenseMatrix(a), F
 
     def coefficients(self, u):

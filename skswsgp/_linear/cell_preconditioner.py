@@ -19,14 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from skswsgp._compiled import threads
 from skswsgp._compiled.linalg import inverse_of_factor, numpy_cholesky
-from skswsgp._compiled.threads import (
-    PARTS,
-    ROWS_AT_ONCE,
-    in_threads,
-    one_blas_thread,
-    row_blocks,
-)
+from skswsgp._compiled.threads import PARTS, ROWS_AT_ONCE
 from skswsgp._covariance.products import CovarianceProducts
 
 GLOBAL_JITTER = 1e-9  # of the global points' covariance, relative to its diagonal
@@ -55,14 +50,14 @@ class CellPreconditioner:
         across = CovarianceProducts(kernel, points, n_threads)
         K = across.matrix(points)
         self.root = across.matrix(Z)  # Phi
-        with one_blas_thread():
+        with threads.one_blas_thread():
             factor = numpy_cholesky(K, GLOBAL_JITTER * np.diag(K).mean())
 
         def work(rows):
             self.root[rows] = solve_triangular(factor, self.root[rows].T, lower=True).T
 
-        blocks = list(row_blocks(len(Z), ROWS_AT_ONCE // PARTS))
-        in_threads(work, blocks, n_threads)
+        blocks = list(threads.row_blocks(len(Z), ROWS_AT_ONCE // PARTS))
+        threads.in_threads(work, blocks, n_threads)
 
     def factorise(self, diagonal):
         """Return the `CellInverse` for the diagonal (M,) of K + D."""
@@ -83,7 +78,7 @@ class CellPreconditioner:
                     sums[part] += half.T @ half
                     inverses[c] = inverse_of_factor(factor)
 
-        in_threads(work, range(PARTS), self.n_threads)
+        threads.in_threads(work, range(PARTS), self.n_threads)
         inner = sums.sum(axis=0) / len(self.partitions)
         inner[np.diag_indices(m)] += 1.0
         return CellInverse.of(self, rest, inner)
@@ -104,7 +99,7 @@ class CellInverse(NamedTuple):
     @classmethod
     def of(cls, points, rest, inner):
         """Return the inverse with the factor of `inner`."""
-        with one_blas_thread():
+        with threads.one_blas_thread():
             factor = numpy_cholesky(inner, 0.0) if len(inner) else inner
         return cls(points, rest, inner, factor)
 
@@ -133,7 +128,7 @@ class CellInverse(NamedTuple):
                     half = half @ points.root[cell]
                     lost[part] += half.T @ half
 
-        in_threads(work, range(PARTS), points.n_threads)
+        threads.in_threads(work, range(PARTS), points.n_threads)
         inner = self.inner - lost.sum(axis=0) / len(rest)
         return CellInverse.of(points, rest, inner)
 
@@ -142,7 +137,7 @@ class CellInverse(NamedTuple):
         near, root = self._solve_cells(r), self.points.root
         if not root.shape[1]:
             return near
-        with one_blas_thread():
+        with threads.one_blas_thread():
             inside = root.T @ near
             inside = solve_triangular(self.factor, inside, lower=True)
             inside = solve_triangular(self.factor, inside, lower=True, trans="T")
@@ -159,7 +154,7 @@ class CellInverse(NamedTuple):
                 out[cell] += inverse @ r[cell] / len(partitions)
 
             pairs = list(zip(partition, inverses, strict=True))
-            in_threads(work, pairs, self.points.n_threads)
+            threads.in_threads(work, pairs, self.points.n_threads)
         return out
 
 

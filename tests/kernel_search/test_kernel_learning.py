@@ -255,7 +255,7 @@ def test_coded_labels_learn_nothing_from_near_rows(monkeypatch):
     X, y = drawn(KERNELS["matern"], noise=0.1, N=1200)
     work = evaluation_work(300, 2, 1)
     tuning = Tuning(evidence_work=work, part_work=work)
-    assert learned(X, y > 0, tuning=tuning, coded=True).shared
+    assert learned(X, y > 0, tuning=tuning, coded="common").shared
     with pytest.raises(AssertionError):
         learned(X, y > 0, tuning=tuning)
 

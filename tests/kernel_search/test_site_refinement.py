@@ -57,7 +57,7 @@ def refined(X, y, kernel, weight=None, settings=BINARY):
 def refine_of(start, data, settings=BINARY):
     settings = settings._replace(kernel=start.kernel)  # that of the user
     rng = np.random.RandomState(1)
-    return refine_kernel(start, data, settings, OPTIONS, rng)
+    return refine_kernel(start, lambda: start, data, settings, OPTIONS, rng)
 
 
 # --- the variance ---------------------------------------------------------------------
@@ -297,9 +297,9 @@ def test_held_out_labels_choose_the_smoothness(nu, monkeypatch, steep):
     monkeypatch.setattr(SiteRefinement, "log_density", density)
     monkeypatch.setattr(KernelLearner, "learn_from_sites", lambda _, start, rng: start)
     for first in (0.5, 2.5, np.inf):
-        start = start_of(ConstantKernel(9.0) * Matern(0.7, nu=first))
+        start = start_of(ConstantKernel(9.0) * Matern(0.7, nu=first), shared=True)
         how = data_of(*steep), BINARY, OPTIONS, np.random.RandomState(1)
-        assert refine_kernel(start, *how).kernel.k2.nu == nu
+        assert refine_kernel(start, lambda start=start: start, *how).kernel.k2.nu == nu
         kept = refine_of(start, data_of(*steep))  # a kernel of the user
         assert kept.kernel.k2.nu == first
 
@@ -307,6 +307,26 @@ def test_held_out_labels_choose_the_smoothness(nu, monkeypatch, steep):
 def test_adam_skips_the_refinement(monkeypatch, steep):
     monkeypatch.setattr(site_refinement.SiteRefinement, "consider", None)
     make(SWSGPClassifier, solver="adam", max_iter=1, random_state=0).fit(*steep)
+
+
+def test_labels_find_the_few_columns_that_matter(rng):
+    X = rng.standard_normal((1200, 10))
+    f = 6.0 * np.sin(2.0 * X[:, 0]) * X[:, 1]
+    y = rng.uniform(size=len(X)) < ndtr(f)
+    model = SWSGPClassifier(learn_map=False, random_state=0).fit(X, y)
+    lengths = model.kernel_.k2.length_scale
+    assert lengths[2:].min() > 5.0 * lengths[:2].max()
+
+
+@pytest.mark.parametrize("better", [True, False])
+def test_separate_length_scales_must_be_likelier(steep, better):
+    X, y = np.hstack([steep[0], steep[0][::-1]]), steep[1]  # one column matters
+    trials = trials_of(X, y, ConstantKernel(9.0) * Matern([0.7, 0.7], nu=1.5))
+    trials.consider(trials.solver_of, trials.start._replace(shared=True))
+    lengths = [0.7, 70.0] if better else [70.0, 0.7]
+    own = start_of(ConstantKernel(9.0) * Matern(lengths, nu=1.5))
+    trials.try_separate(own)
+    assert (list(trials.start.kernel.k2.length_scale) == lengths) == better
 
 
 def test_length_scales_are_freed_when_a_shared_ratio_stops_helping(monkeypatch, steep):
