@@ -81,7 +81,7 @@ def release(root, version):
     recipe = recipe.safe_substitute(version=version, sha256=checksum)
     (root / "dist/recipe.yaml").write_text(recipe)
     run(root, "git", "add", "--all")
-    run(root, "git", "commit", "--quiet", "-m", f"MNT Release {version}")
+    run(root, "git", "commit", "--quiet", "-m", f"Release {version}")
     run(root, "git", "tag", "-a", f"v{version}", "-m", f"skswsgp {version}")
     print(run(root, "git", "show", "--stat", "--format=%D: %s", "HEAD"))
     print("dist:", *(path.name for path in sorted((root / "dist").iterdir())))

@@ -1,5 +1,6 @@
 """Covariance functions that scikit-learn lacks, as scikit-learn kernel objects."""
 
+from collections.abc import Iterable
 from numbers import Integral
 
 import numpy as np
@@ -270,7 +271,7 @@ class OnColumns(Kernel):
            [2., 2.]])
     """
 
-    def __init__(self, kernel: Kernel, columns: int | str | list[int] | list[str]):
+    def __init__(self, kernel: Kernel, columns: int | str | Iterable[int | str]):
         self.kernel = kernel
         self.columns = columns
 

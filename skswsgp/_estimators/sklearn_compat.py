@@ -96,8 +96,10 @@ def checked_table(check, reader, *data, **options):
 
 def check_weights(sample_weight, X, dtype):
     """Return the `usable_weights` of the rows of X as float64."""
+    if np.ndim(sample_weight) == 0:  # None, or a number that weighs all rows alike
+        sample_weight = np.full(len(X), 1.0 if sample_weight is None else sample_weight)
     weight = check_row_values("sample_weight", sample_weight, len(X))
-    return usable_weights(np.ones(len(X)) if weight is None else weight, dtype)
+    return usable_weights(weight, dtype)
 
 
 class CallbackSupportMixin:
@@ -151,7 +153,7 @@ class FitTask:
 
     def end(self):
         """Report the end of the fit, whose attributes are set by now."""
-        self.estimator._fit_warnings = self.lines.heard
+        self.estimator._fit_warnings = list(dict.fromkeys(self.lines.heard))
         self._end(self.root)
 
     def _begin(self, parent, name, most=0):

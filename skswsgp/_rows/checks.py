@@ -39,16 +39,21 @@ def check_row_values(name, values, n_rows, rows=None):
 
 def require_probabilities(name, values, advice):
     """Return numbers strictly between 0 and 1 as an array of at most one axis."""
-    found, most = np.asarray(values), 0 if name == "coverage" else 1
-    numbers = found.dtype.kind in "iuf" and found.size > 0
-    if found.ndim > most or not numbers or np.any((found <= 0.0) | ~(found < 1.0)):
+    most = 0 if name == "coverage" else 1
+    try:
+        found = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.array(np.nan)
+    unlikely = (found <= 0.0) | ~(found < 1.0)
+    if found.ndim > most or found.size == 0 or unlikely.any():
         some = "a number" if most == 0 else "a number or a list of numbers"
-        if numbers and np.all((found >= 2.0) & (found < 100.0)):
+        percents = (found >= 1.0) & (found < 100.0)
+        if percents.all() and np.any(found > 1.0):
             advice = f"{np.round(found / 100.0, 6).tolist()} in place of percents"
         raise ValueError(
             f"{name}={values!r}: expected {some} above 0 and below 1; use {advice}."
         )
-    return found.astype(np.float64)
+    return found
 
 
 def log_exposure(exposure, n_rows):

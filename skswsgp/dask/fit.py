@@ -78,6 +78,7 @@ def fit_sample(model, given, blocks, classes):
     with solve(start._replace(rows=in_blocks), task) as solution:
         law = learn_law(solution, task)
     model._set_fitted(solution.attributes | law)
+    model._kept_rows = "blocks of dask"
     task.end()
     return model
 

@@ -6,7 +6,7 @@ import inspect
 from itertools import count, islice
 from math import isnan
 from numbers import Integral
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -14,6 +14,10 @@ from sklearn.base import BaseEstimator
 from skswsgp._compiled.threads import one_thread
 from skswsgp.dask.workers import itself
 
+NO_FITS = (
+    "DaskPredictor has no {0}: expected predictions only, by a model that is fitted; "
+    "call {0} of the model, here DaskPredictor.model."
+)
 BY_ROW = "y", "exposure", "noise_variance"  # arguments with a number for each row
 # Methods of models whose results have a row for each row of X, which depends on that
 # row of the arguments alone
@@ -92,15 +96,16 @@ class DaskPredictor(ScoreMixin):
             )
         self.model = model
 
+    def fit(self, *arguments: Any, **others: Any) -> Never:
+        """Raise TypeError: the model is fitted, but scikit-learn asks for `fit`."""
+        raise TypeError(NO_FITS.format("fit"))
+
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the model, a method of rows as one of blocks."""
         if name == "model":  # while a copy is made
             raise AttributeError(name)
-        if name in ("fit", "partial_fit", "set_params"):
-            raise AttributeError(
-                f"DaskPredictor has no {name}: expected predictions only, by a model "
-                f"that is fitted; call {name} of the model, here DaskPredictor.model."
-            )
+        if name in ("partial_fit", "set_params"):
+            raise AttributeError(NO_FITS.format(name))
         found = getattr(self.model, name)
         if name not in (*ROW_METHODS, "sample_y"):
             return found

@@ -77,7 +77,8 @@ def counted_in(what):
     try:
         yield
     except (TypeError, ValueError) as error:
-        raise type(error)(f"in {what}, {error}") from None
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"in {what}, {error}") from error
 
 
 class BlockModel(NamedTuple):

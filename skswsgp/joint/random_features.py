@@ -38,7 +38,8 @@ def require_features(kernel):
         raise ValueError(ONLY_FUNCTIONS.format("with a WhiteKernel", noise))
     if (powers != np.floor(powers)).any():
         power = powers[powers != np.floor(powers)][0]
-        near = f"use the power {max(1.0, np.floor(power)):g} or {np.ceil(power):g}"
+        whole = {max(1.0, np.floor(power)), max(1.0, np.ceil(power))}
+        near = "use the power " + " or ".join(f"{one:g}" for one in sorted(whole))
         raise ValueError(ONLY_FUNCTIONS.format(f"to the power {power:g}", near))
     most = count_periodic_columns(kernel)
     if most > 1:

@@ -7,6 +7,7 @@ kernel that it replaced, or gives way to it.
 import warnings
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from skswsgp._estimators import sklearn_compat as compat
@@ -56,7 +57,7 @@ def stream_of(model):
         return model._stream
     if not hasattr(model, "inducing_points_"):
         return None
-    kept = getattr(model, "_kept_rows", "blocks of dask")
+    kept = getattr(model, "_kept_rows", "rows that it did not keep")
     if isinstance(kept, str):
         raise ValueError(
             f"partial_fit of a model that was fitted with {kept}: expected a new "
@@ -107,14 +108,15 @@ def new_stream(model, chunk):
 def parameters_of_stream(model):
     """Return the parameters of an estimator that stay, by name."""
     params = model.get_params(deep=False)
-    return {name: params[name] for name in OF_STREAM if name in params}
+    names = [name for name in OF_STREAM if name in params]
+    return {name: clone(params[name], safe=False) for name in names}
 
 
 def require_parameters_of_stream(model, stream):
     """Raise ValueError where a parameter is not that with which a stream began."""
     for name, before in (stream.begun_with or {}).items():
         now = getattr(model, name)
-        if now is not before and now != before:
+        if repr(now) != repr(before):
             raise ValueError(
                 f"{name}={now!r} in a stream that began with {before!r}: expected the "
                 "same for all chunks; set it back, or begin a stream with a clone."

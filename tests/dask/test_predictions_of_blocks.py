@@ -12,6 +12,7 @@ from numba.core import event
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._compiled.threads import max_threads
 from skswsgp._posterior import prediction
@@ -449,12 +450,19 @@ def test_fits_in_two_threads_of_a_worker_take_turns(monkeypatch):
     assert layer == "workqueue"
 
 
-@pytest.mark.parametrize("name", ["fit", "partial_fit", "set_params"])
+@pytest.mark.parametrize("name", ["partial_fit", "set_params"])
 def test_a_predictor_does_not_change_its_model(name, fitted):
     predictor = DaskPredictor(fitted("two outputs"))
     with pytest.raises(AttributeError, match=f"DaskPredictor has no {name}: expected"):
         getattr(predictor, name)
     assert not hasattr(predictor, name) and hasattr(predictor, "predict")
+
+
+def test_checks_take_a_predictor_for_an_estimator_that_does_not_fit(fitted):
+    predictor = DaskPredictor(fitted("two outputs"))
+    check_is_fitted(predictor)
+    with pytest.raises(TypeError, match="DaskPredictor has no fit: expected"):
+        predictor.fit(X, Y)
 
 
 def test_displays_take_frames_of_dask():

@@ -1,5 +1,7 @@
 """Unusable input raises an error that says what to do, in one sentence."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -613,3 +615,18 @@ def test_quantiles_in_percents():
     match = r"quantiles=\[5, 95\]: expected .*; use \[0\.05, 0\.95\] in place of per"
     with pytest.raises(ValueError, match=match):
         model.predict(X, quantiles=[5, 95])
+    with pytest.raises(ValueError, match=r"use \[0\.01, 0\.5\] in place of percents"):
+        model.predict(X, quantiles=[1, 50])
+    with pytest.raises(ValueError, match=r"\[0\.1\]\]: expected a number or a list"):
+        model.predict(X, quantiles=[[0.1, 0.9], [0.1]])
+    found = model.predict(X, quantiles=pd.Series([Decimal("0.1"), 0.5]))
+    np.testing.assert_array_equal(found, model.predict(X, quantiles=[0.1, 0.5]))
+
+
+def test_one_number_weighs_all_rows_alike():
+    X, y = tiny_data(SWSGPRegressor)
+    first, other = (
+        make(SWSGPRegressor, **TINY).fit(X, y, sample_weight=weight)
+        for weight in (2.0, np.full(len(X), 2.0))
+    )
+    np.testing.assert_array_equal(first.predict(X), other.predict(X))

@@ -406,6 +406,15 @@ def test_a_stream_keeps_the_parameters_that_it_was_learned_by(begin):
     model.set_params(n_jobs=1, n_neighbors=4).partial_fit(X[40:], y[40:])
 
 
+def test_a_stream_keeps_the_parameters_of_its_kernel():
+    X, y = small_data(60)
+    model = natural_model(kernel=RBF(np.ones(2))).partial_fit(X[:40], y[:40])
+    for value in (7.0, np.ones(3)):
+        model.set_params(kernel__length_scale=value)
+        with pytest.raises(ValueError, match=r"^kernel=.*: expected the same"):
+            model.partial_fit(X[40:], y[40:])
+
+
 @pytest.mark.full
 def test_intervals_hold_after_one_pass():
     rng = np.random.default_rng(0)
