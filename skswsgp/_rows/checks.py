@@ -48,7 +48,7 @@ def require_probabilities(name, values, advice):
     if found.ndim > most or found.size == 0 or unlikely.any():
         some = "a number" if most == 0 else "a number or a list of numbers"
         percents = (found >= 1.0) & (found < 100.0)
-        if percents.all() and np.any(found > 1.0):
+        if percents.all() and np.any(found >= 2.0):
             advice = f"{np.round(found / 100.0, 6).tolist()} in place of percents"
         raise ValueError(
             f"{name}={values!r}: expected {some} above 0 and below 1; use {advice}."

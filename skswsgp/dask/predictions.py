@@ -100,6 +100,10 @@ class DaskPredictor(ScoreMixin):
         """Raise TypeError: the model is fitted, but scikit-learn asks for `fit`."""
         raise TypeError(NO_FITS.format("fit"))
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return True: the model is fitted."""
+        return True
+
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the model, a method of rows as one of blocks."""
         if name == "model":  # while a copy is made
