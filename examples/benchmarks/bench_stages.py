@@ -181,7 +181,7 @@ REGRESSION_STAGES = {
         kernel_choice.NearRows, "too_smooth", always(False)
     ),
     "few points": Stage(
-        start, "find_few_points", lambda function, fit, *rest: (None, fit)
+        point_choice, "find_few_points", lambda function, fit, *rest: (None, fit)
     ),
     "kernel at few points": Stage(point_choice, "likelier", unchanged),
     "exact means": Stage(solve, "exact_mean_attributes", always(ExactFit())),
@@ -214,6 +214,9 @@ LABEL_STAGES |= {
     "average variance": Stage(evidence.BoundSearch, "average_variance", always(None)),
     "scaled variance": Stage(site_refinement.SiteRefinement, "scale", always(None)),
     "kernel from sites": Stage(site_refinement.SiteRefinement, "relearned", not_found),
+    "separate length-scales of labels": Stage(
+        site_refinement.SiteRefinement, "try_separate", always(None)
+    ),
     "map of labels": Stage(site_refinement.SiteRefinement, "choose_map", always(None)),
     "variance scale": Stage(holdout.Holdout, "variance_scale", always(1.0)),
 }

@@ -96,7 +96,7 @@ def checked_table(check, reader, *data, **options):
 
 def check_weights(sample_weight, X, dtype):
     """Return the `usable_weights` of the rows of X as float64."""
-    if np.ndim(sample_weight) == 0:  # None, or a number that weighs all rows alike
+    if sample_weight is None or np.isscalar(sample_weight):
         sample_weight = np.full(len(X), 1.0 if sample_weight is None else sample_weight)
     weight = check_row_values("sample_weight", sample_weight, len(X))
     return usable_weights(weight, dtype)

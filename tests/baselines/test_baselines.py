@@ -226,7 +226,10 @@ BAD_DATA = {
     "a column of NaN": ({"X": holed(np.nan)}, "X contains NaN in column"),
     "masked X": ({"X": lambda X: np.ma.array(X, mask=X > 1)}, "X is a masked array"),
     "masked y": ({"y": lambda y: np.ma.array(y, mask=y == y[0])}, "y is a masked"),
-    "negative": ({"sample_weight": lambda X: -np.ones(80)}, "[Nn]egative"),
+    "negative": (
+        {"sample_weight": lambda X: -np.ones(80)},
+        "holds -1.0: expected a positive",
+    ),
     "no weight": ({"sample_weight": lambda X: np.zeros(80)}, "zero"),
     "of no rows": ({"sample_weight": lambda X: np.ones(79)}, "sample_weight"),
 }

@@ -22,12 +22,11 @@ from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import linalg, threads
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._engine.select import make_cpu_engine
-from skswsgp._fit import learn
 from skswsgp._linear.projection import Projection
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._rows.data import TrainingRows, memory_budget
-from skswsgp._solvers import natural
+from skswsgp._solvers import auto, natural
 from skswsgp._solvers.auto import natural_jitter
 from skswsgp._solvers.model import JITTER, build_model, shape_covariance
 from skswsgp._solvers.natural import NaturalSolver
@@ -302,7 +301,7 @@ def test_unfinished_conjugate_gradients_warn(tune, rng):
 
 
 def test_all_neighbors_give_the_exact_gaussian_process(exact, monkeypatch, rng):
-    monkeypatch.setattr(learn, "natural_jitter", lambda *args: 1e-9)
+    monkeypatch.setattr(auto, "natural_jitter", lambda *args: 1e-9)
     X, X_new = rng.normal(size=(30, 2)), rng.normal(size=(10, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1]
     kernel = ConstantKernel(2.0, "fixed") * RBF(0.7, "fixed")

@@ -13,8 +13,8 @@ from small_models import natural_settings
 from skswsgp import SWSGPClassifier, SWSGPRegressor
 from skswsgp._compiled import threads
 from skswsgp._engine.select import make_cpu_engine
-from skswsgp._fit import learn
 from skswsgp._rows.data import TrainingRows
+from skswsgp._solvers import auto
 from skswsgp._solvers.model import build_model
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.rows import RowsInMemory
@@ -132,7 +132,7 @@ def test_full_covariance_has_a_higher_bound_than_its_diagonal(rng, table, likeli
 
 
 def test_full_covariance_gives_the_exact_gaussian_process(monkeypatch, rng):
-    monkeypatch.setattr(learn, "natural_jitter", lambda *args: 1e-9)
+    monkeypatch.setattr(auto, "natural_jitter", lambda *args: 1e-9)
     X, X_new = rng.normal(size=(30, 2)), rng.normal(size=(10, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1]
     kernel = ConstantKernel(2.0, "fixed") * RBF(0.7, "fixed")
