@@ -95,7 +95,7 @@ def replace(path, pattern, text):
 
 
 def run(root, *command):
-    """Return what a command prints that runs in a folder."""
+    """Run a command in a folder, and return what it prints."""
     how = {"check": True, "stdout": subprocess.PIPE, "text": True}
     return subprocess.run(command, cwd=root, **how).stdout.strip()
 

@@ -31,9 +31,10 @@ from skswsgp._rows.inducing import distinct_rows
 def refine_kernel(start, learn, data, settings, options, rng):
     """Return the `KernelFit`, of those tried, that suits held-out rows best.
 
-    The first is `start`, learned from coded labels. `learn` returns that of the same
-    labels, given `smoothness`, whose columns have length-scales of their own. Fixed
-    parameters do not change. Other arguments are those of `Holdout`.
+    The first is `start`, learned from coded labels with common length-scales. `learn`
+    is a function of the degrees of `smoothness` to compare. It learns a `KernelFit`
+    from the same labels, with a length-scale for each column. Fixed parameters do not
+    change. Other arguments are those of `Holdout`.
     """
     search = SiteRefinement(start, data, settings, options, rng)
     if search.decisive:

@@ -221,7 +221,7 @@ def learn_fit(data, settings, options, rng, n_neighbors, by):
 def refined_fit(learn, data, settings, options, rng):
     """Return a `KernelFit` of coded labels or counts, refined on their likelihood.
 
-    `learn` returns that of the coded ones. Both searches begin with common
+    `learn` is `learn_kernel` for the coded ones. Both searches begin with common
     length-scales: few rows decide by the bound, and more by rows held out.
     """
     fit = learn()._replace(shape=settings.first_shape)
