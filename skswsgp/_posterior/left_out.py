@@ -97,12 +97,16 @@ def residuals_near_sites(rows, posterior, mean, points=None):
     """Return the `Residuals` of `RowsLeftOut` whose variances come from near sites.
 
     `mean` (n, Q) are those of f. Means from all rows leave residuals N alpha at the
-    `Points`, which means themselves, found by conjugate gradients, would hide where
-    there is hardly any noise.
+    `Points`. Where there is hardly any noise, K alpha differs from these by what
+    conjugate gradients have left of the system, and so do predictions elsewhere: that
+    is added to the residuals, and does not grow when a row is taken out.
     """
     data, noise, beta, sample, _ = rows
+    left = 0.0
     if posterior.alpha is not None:
-        mean = (points.targets - points.noise * posterior.alpha)[points.group]
+        mean = points.targets - points.noise * posterior.alpha
+        left = (mean - posterior.moments(points.Z, False)[0])[points.group]
+        mean = mean[points.group]
     found, precision = np.empty((len(sample), noise.shape[1])), 1.0 / (beta * noise)
     with posterior.engine(1) as engine, posterior.near_sites(engine) as near:
         for part in row_blocks(len(sample)):
@@ -114,7 +118,7 @@ def residuals_near_sites(rows, posterior, mean, points=None):
             found[part] = variances(posterior.sites.factor, posterior.sites.scale)
     v = rows.of_all(found)
     variance = v + noise
-    mean = data.y - (data.y - mean) * (1.0 + precision * v)
+    mean = data.y - (data.y - mean) * (1.0 + precision * v) - left
     return Residuals(mean, variance, (data.y - mean) / np.sqrt(variance))
 
 

@@ -59,34 +59,55 @@ def test_residuals_from_all_other_points_are_those_of_an_exact_process(rows):
         assert_allclose(found.standardised[:, q], z, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_residuals_near_sites_are_those_of_fits_without_the_row(exact, rows):
+def exact_alpha(points):
+    """Return the solutions alpha (M, Q) of the systems of `Points`."""
+    pairs = zip(points.noise.T, points.targets.T, strict=True)
+    K = KERNEL(points.Z)
+    return np.stack([np.linalg.solve(K + np.diag(n), t) for n, t in pairs], axis=1)
+
+
+def residuals_of_exact_mean(rows, alpha=None):
+    """Return the `Residuals` near sites, means by alpha (M, Q) or by neighbours."""
     X, y, precision, points = rows
     M, K = len(points.Z), KERNEL(points.Z)
-    systems = [K + np.diag(noise) for noise in points.noise.T]
-    alpha = np.stack(
-        [np.linalg.solve(C, t) for C, t in zip(systems, points.targets.T, strict=True)],
-        axis=1,
-    )
     trained = {
         "kernel_": KERNEL, "inducing_points_": points.Z, "n_neighbors_": M,
-        "inducing_mean_": K @ alpha, "inducing_covariance_": np.ones((M, 2)),
+        "inducing_mean_": K @ exact_alpha(points),
+        "inducing_covariance_": np.ones((M, 2)),
         "noise_variance_": np.ones(2), "_jitter": 1e-10, "_kl_weight": 1.0,
         "site_precision_": 1.0 / points.noise, "site_factor_": np.ones(2),
         "local_variance_scale_": np.ones(2),
     }  # fmt: skip
-    trained |= {"alpha_": alpha} if exact else {}
+    trained |= {} if alpha is None else {"alpha_": alpha}
     settings = Settings("gaussian", 2, NaturalSolver)
     posterior = posterior_of(trained, settings)
     data = TrainingRows(X, y, np.ones(len(X)))
     mean, _ = posterior._replace(alpha=None).moments(X, with_variance=False)
     left_out = RowsLeftOut(data, 1.0 / precision, 1.0, np.arange(len(X)))
-    found = residuals_near_sites(left_out, posterior, mean, points)
+    return residuals_near_sites(left_out, posterior, mean, points)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_residuals_near_sites_are_those_of_fits_without_the_row(exact, rows):
+    X, y, precision, points = rows
+    found = residuals_of_exact_mean(rows, exact_alpha(points) if exact else None)
     for i in range(len(X)):
         for q in range(2):
             mean, variance = exact_prediction(X, y, precision, i, q)
             assert_allclose(found.mean[i, q], mean, rtol=1e-4, atol=1e-5)
             assert_allclose(found.variance[i, q], variance, rtol=1e-4)
+
+
+def test_residuals_near_sites_hold_what_is_wrong_with_the_solution(rows):
+    # a wrong coefficient of another point moves the mean as much as a prediction there
+    X, _, _, points = rows
+    alpha, j = exact_alpha(points), points.group[-1]
+    before = residuals_of_exact_mean(rows, alpha)
+    alpha[j] += 1.0
+    moved = residuals_of_exact_mean(rows, alpha).mean - before.mean
+    elsewhere = points.group != j
+    expected = np.broadcast_to(KERNEL(X, points.Z[[j]]), moved.shape)[elsewhere]
+    assert_allclose(moved[elsewhere], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("beta", [1.0, 0.3, 3.0])
