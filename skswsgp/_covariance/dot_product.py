@@ -10,8 +10,8 @@ from skswsgp._covariance.pairs import TRIANGLE, pair, pair_range, row_start, wid
 from skswsgp._covariance.stationary import add_scale_gradient
 
 # Codes of functions of s are FIRST_DOT_PRODUCT and above.
-FIRST_DOT_PRODUCT = 200
-POLYNOMIAL, ARC_COSINE0, ARC_COSINE1 = range(FIRST_DOT_PRODUCT, FIRST_DOT_PRODUCT + 3)
+POLYNOMIAL, ARC_COSINE0, ARC_COSINE1 = range(200, 203)
+FIRST_DOT_PRODUCT = POLYNOMIAL
 
 
 @njit_inner

@@ -11,11 +11,10 @@ from skswsgp._compiled.jit import njit_inner, njit_small
 from skswsgp._compiled.special import exponential
 from skswsgp._covariance.pairs import pair, pair_range, row_start, width
 
-# Codes of functions of r are FIRST_DISTANCE and above, below FIRST_DOT_PRODUCT.
-FIRST_DISTANCE = 100
-RBF, MATERN12, MATERN32, MATERN52 = range(FIRST_DISTANCE, FIRST_DISTANCE + 4)
-RATIONAL_QUADRATIC = MATERN52 + 1
-PERIODIC = RATIONAL_QUADRATIC + 1  # ExpSineSquared, whose scale is the period
+# Codes of functions of r are FIRST_DISTANCE and above, below FIRST_DOT_PRODUCT; that of
+# ExpSineSquared, whose scale is the period, is PERIODIC.
+RBF, MATERN12, MATERN32, MATERN52, RATIONAL_QUADRATIC, PERIODIC = range(100, 106)
+FIRST_DISTANCE = RBF
 FARTHEST = 1e30  # squared distance in periods, far beyond the last digit of a phase
 
 

@@ -16,6 +16,7 @@ from sklearn.base import clone
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import constant_slots, distance_leaves
 from skswsgp._kernel_search.kernel_learning import evaluation_work, evidence_work
+from skswsgp._kernel_search.linear_map import ROWS_PER_PARAMETER
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._rows.column_scale import rank_columns
 from skswsgp._rows.statistics import spans
@@ -23,11 +24,13 @@ from skswsgp._rows.statistics import spans
 # Rows of the first climbs, of which an evaluation takes about a millisecond, and rows
 # that decide between forms that fewer leave undecided. Length-scales of many columns
 # need more rows to begin with (`first_rows`).
-FIRST_ROWS, NEXT_ROWS = 250, (500, 1000)
-# Steps of L-BFGS on the first rows, for another smoothness there, and for a map of the
-# columns, which starts at the identity; and of BFGS on more rows, from the optimum of
-# few and their second derivatives
-FIRST_STEPS, NEXT_STEPS, MAP_STEPS, LAST_STEPS = 50, 25, 40, 6
+FIRST_ROWS = 250
+NEXT_ROWS = 2 * FIRST_ROWS, 4 * FIRST_ROWS
+# Steps of L-BFGS on the first rows, for a map of the columns, which starts at the
+# identity, and of BFGS on more rows, from the optimum of few and their second
+# derivatives. Another smoothness on the first rows takes half of the first.
+FIRST_STEPS, MAP_STEPS, LAST_STEPS = 50, 40, 6
+NEXT_STEPS = FIRST_STEPS // 2
 # Prior standard deviations of the logarithms of length-scales, of the kernel variance
 # and of the noise variance. On few rows the prior holds length-scales that these do not
 # know, lest they are lost: a column of an endless length-scale has no gradient. In the
@@ -36,7 +39,7 @@ FIRST_STEPS, NEXT_STEPS, MAP_STEPS, LAST_STEPS = 50, 25, 40, 6
 # would fit the noise by chance.
 WIDTHS = 2.0, 3.0, 4.0
 LAST_WIDTHS = 30.0, 5.0, 4.0
-LEAST_WIDTH, ROWS_PER_COLUMN = 0.5, 10
+LEAST_WIDTH = 0.5
 # Factors of the length-scales of a user's kernel from which few rows climb
 GIVEN_FACTORS = 1.0, 0.3, 0.1
 SMOOTHNESS = 0.5, 1.5, 2.5, math.inf  # nu of the Matern kernels that are compared
@@ -120,7 +123,7 @@ class Climb:
         self.few, *self.more = [
             *(learner.take(np.sort(order[:n])) for n in sizes), learner
         ]  # fmt: skip
-        self.share = min(1.0, N / (ROWS_PER_COLUMN * D))  # of the rows that D need
+        self.share = min(1.0, N / (ROWS_PER_PARAMETER * D))  # of the rows that D need
         self.may_be_noise = whole and not self.more and self.share < 1.0
 
     def run(self, learn_map=False):
@@ -425,7 +428,7 @@ def first_rows(n_rows, n_columns, n_outputs, tuning):
 
     Columns with length-scales of their own need ten rows each, if these are affordable.
     """
-    n = min(max(FIRST_ROWS, ROWS_PER_COLUMN * n_columns), NEXT_ROWS[0])
+    n = min(max(FIRST_ROWS, ROWS_PER_PARAMETER * n_columns), NEXT_ROWS[0])
     work = evaluation_work(min(n, n_rows), n_columns, n_outputs) * n_columns
     return n if work <= tuning.evidence_work else FIRST_ROWS
 

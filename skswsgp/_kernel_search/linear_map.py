@@ -12,7 +12,8 @@ from skswsgp._point.adam_step import update_matrix
 from skswsgp._rows.columns import mapped
 
 PRIOR_VARIANCE_OF_MAP = 0.1  # prior variance of an entry of S with many rows
-ROWS_PER_ENTRY = 10  # rows for each entry of S from which they are many
+# Rows for each entry of S, and for each length-scale, from which they are many
+ROWS_PER_PARAMETER = 10
 LEAST_EIGENVALUE = 1e-4  # of the matrix of slopes, over the largest one
 
 
@@ -39,7 +40,7 @@ class MovingMap:
 
     def variance_for(self, n_rows):
         """Return the prior variance of an entry of S for a number of rows."""
-        fraction = n_rows / max(ROWS_PER_ENTRY * len(self.entries[0]), 1)
+        fraction = n_rows / max(ROWS_PER_PARAMETER * len(self.entries[0]), 1)
         return PRIOR_VARIANCE_OF_MAP * min(1.0, fraction) ** 2
 
     @property

@@ -28,10 +28,9 @@ from skswsgp._compiled.tiles import (
     scatter_columns,
     scatter_wide,
 )
-from skswsgp._point.full_covariance import quadratic_form
+from skswsgp._point.full_covariance import PANEL_COLUMNS, quadratic_form
 
 MICROSECONDS_PER_ENTRY = 1e-3  # least time of an entry in a product on one core
-GRAM_ROWS = 128  # rows of A' diag(w) A that stay in a core's cache
 # Columns from which blocks of BLOCK columns are faster than one column after the other;
 # a block takes 1.2 ms where a column takes 0.45 (512,000 entries, one core).
 LEAST_IN_BLOCKS = 3
@@ -123,9 +122,9 @@ def quadratic_rows(first, last, t, lists, weights, L, projection, out):
 
 @njit_range
 def weighted_gram_rows(first, last, t, lists, weights, w, out):
-    """Set rows first to last of out (M, M) = A' diag(w) A."""
-    for begin in range(first, last, GRAM_ROWS):
-        end = min(begin + GRAM_ROWS, last)
+    """Set rows first to last of out (M, M) = A' diag(w) A, some of them at a time."""
+    for begin in range(first, last, PANEL_COLUMNS):
+        end = min(begin + PANEL_COLUMNS, last)
         for j in range(begin, end):
             for k in range(out.shape[1]):
                 out[j, k] = 0.0

@@ -23,11 +23,12 @@ import numpy as np
 from skswsgp._compiled.jit import njit_inline, njit_inner, njit_range, njit_small
 from skswsgp._compiled.threads import microseconds_per_pair, run_in_threads
 from skswsgp._compiled.tiles import BLOCK, GROUP, keys_below, lowest_bit, set_products
+from skswsgp._covariance.products import TILE
 from skswsgp._neighbors import kd_order
 from skswsgp._neighbors.heaps import offer_point, squared_distance, take_heaps
 from skswsgp._neighbors.kd_order import NO_BOUND, ROW_GROUPS, ROWS_PER_BLOCK, tree_order
 
-LEAF_SIZE = 256  # inducing points in a leaf
+LEAF_SIZE = TILE  # inducing points in a leaf
 PADDING = 16  # columns after a row of products, so that rows share no cache lines
 BITS = np.finfo(np.float32).nmant + 1  # of the digits of float32
 ROUNDING = 2.0**-BITS  # unit roundoff of float32
@@ -36,7 +37,8 @@ UNDERFLOW_MARGIN = 1e-36  # squared distance, above the loss of a key by underfl
 MAX_NORM = 1e30  # |x|^2 beyond which float32 may overflow
 HALF = np.float32(0.5)
 CANDIDATES_PER_NEIGHBOR = 2  # capacity for candidates of a row, in units of H
-FIRST_SEGMENT = 1024  # inducing points whose predecessors are all found by brute force
+# Inducing points whose predecessors are all found by brute force
+FIRST_SEGMENT = 4 * LEAF_SIZE
 
 
 class Panels(NamedTuple):

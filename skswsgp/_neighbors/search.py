@@ -17,7 +17,9 @@ from skswsgp._neighbors.distance_scan import DistanceScan
 from skswsgp._neighbors.heaps import sort_lists
 from skswsgp._neighbors.kernel_scan import KernelScan
 
-NUMBERS_PER_BATCH = 4_000_000  # entries of the rows of X that are scaled at once
+# Entries of the rows of X that are scaled at once, and pairs of rows and points up to
+# which "exact" takes a table, in 60 ms
+NUMBERS_AT_ONCE = 4_000_000
 GRAPH_EPSILON = 0.2  # PyNNDescent's `epsilon`: a larger one is slower and finds more
 # Microseconds per row of the scan, 100,000 rows, H = 16, one core of an AMD EPYC:
 #
@@ -31,7 +33,6 @@ GRAPH_EPSILON = 0.2  # PyNNDescent's `epsilon`: a larger one is slower and finds
 # compilation in each process, and answers in 47 microseconds with a recall of 0.984.
 # The scan takes 21 microseconds there. For a million points without structure it takes
 # 790. A k-d tree of SciPy is faster where D = 1 only: 1.7 and 3.8.
-TABLE_PAIRS = 4_000_000  # of rows and points up to which "exact" takes a table: 60 ms
 
 
 class Metric(NamedTuple):
@@ -168,7 +169,7 @@ class NeighborSearch:
         if self.n_neighbors == self._M:
             lists[:] = np.arange(self._M)
             return lists
-        for rows in _batches(*X.shape):
+        for rows in row_blocks(len(X), max(1, NUMBERS_AT_ONCE // X.shape[1])):
             lists[rows] = self._nearest(self._scaled(X[rows]))
         return lists
 
@@ -178,7 +179,7 @@ class NeighborSearch:
         The lists of the first H points are undefined.
         """
         points, H = self._points, self.n_neighbors
-        if self._takes_tables and self._M**2 <= TABLE_PAIRS:
+        if self._takes_tables and self._M**2 <= NUMBERS_AT_ONCE:
             lists = np.zeros((self._M, H), dtype=np.int32)
             found = find_in_table(points[H:], points, H, np.arange(H, self._M))
             lists[H:], trusted = found
@@ -198,7 +199,7 @@ class NeighborSearch:
     def _nearest(self, points):
         """Return the lists of scaled points, by the index where it can be trusted."""
         if self._index is None:
-            if self._takes_tables and len(points) * self._M <= TABLE_PAIRS:
+            if self._takes_tables and len(points) * self._M <= NUMBERS_AT_ONCE:
                 lists, trusted = find_in_table(points, self._points, self.n_neighbors)
                 if not trusted.all():
                     lists[~trusted] = self._scan.find(points[~trusted])
@@ -217,8 +218,3 @@ class NeighborSearch:
     def _scan(self):
         kernel = None if self.metric.name == "scaled" else self._kernel
         return self._make_scan(self._points, self.n_neighbors, self.n_threads, kernel)
-
-
-def _batches(n_rows, n_features):
-    """Yield slices of rows that hold at most NUMBERS_PER_BATCH numbers."""
-    return row_blocks(n_rows, max(1, NUMBERS_PER_BATCH // n_features))

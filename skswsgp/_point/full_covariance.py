@@ -12,7 +12,8 @@ import numpy as np
 from skswsgp._compiled.jit import njit
 from skswsgp._compiled.tiles import BLOCK, set_products
 
-PANEL_COLUMNS = 128  # columns of a panel of `factor_panel_vjp`; they fit in a cache
+# Columns of a panel of `factor_panel_vjp`, or rows of a matrix, that fit in a cache
+PANEL_COLUMNS = 128
 
 
 @njit

@@ -27,7 +27,6 @@ from skswsgp._point.log_rates import NODES
 from skswsgp._rows.statistics import standing_rows
 
 TRANSFORMS = "yeo-johnson", "log"
-LEAST_POWER, MOST_POWER = 0.0, 2.0  # between them Yeo-Johnson's T maps onto all numbers
 
 
 class Logarithm(NamedTuple):
@@ -110,8 +109,8 @@ def fit_transform(name, y, weight):
     largest = np.where(largest > 0.0, largest, 1.0)  # whose square may overflow
     unit = largest * np.sqrt(np.average((y / largest) ** 2, axis=0, weights=weight))
     unit = np.where(unit > 0.0, unit, 1.0)
-    bounds = LEAST_POWER, MOST_POWER
     few = np.sort(standing_rows(len(y)))
+    bounds = 0.0, 2.0  # beyond them T does not map onto all numbers
     powers = [best_power(x, weight[few], bounds) for x in (y[few] / unit).T]
     return YeoJohnson(unit, np.array(powers))
 

@@ -143,7 +143,7 @@ def test_a_kernel_on_one_column_finds_neighbors_in_that_column(data, monkeypatch
     how = {"n_inducing": 60, "n_neighbors": 9, "covariance": "diag"}
     by_table = make(SWSGPRegressor, kernel, **how, **FIXED).fit(X, y)
     expected = by_table.predict(X_new)
-    monkeypatch.setattr(search, "TABLE_PAIRS", 0)
+    monkeypatch.setattr(search, "NUMBERS_AT_ONCE", 1)
     by_scan = make(SWSGPRegressor, kernel, **how, **FIXED).fit(X, y)
     assert_allclose(by_scan.predict(X_new), expected, rtol=1e-6)
     assert_array_equal(by_scan.inducing_points_, by_table.inducing_points_)

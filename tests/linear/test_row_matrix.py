@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skswsgp._compiled.threads import max_threads
-from skswsgp._linear.row_matrix import GRAM_ROWS, SparseRowMatrix
+from skswsgp._linear.row_matrix import SparseRowMatrix
+from skswsgp._point.full_covariance import PANEL_COLUMNS
 
 pytestmark = pytest.mark.matrix
 
@@ -64,7 +65,7 @@ def test_solves_of_k_columns(rng, k):
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
-@pytest.mark.parametrize("n_columns", [1, GRAM_ROWS, 2 * GRAM_ROWS + 3])
+@pytest.mark.parametrize("n_columns", [1, PANEL_COLUMNS, 2 * PANEL_COLUMNS + 3])
 def test_weighted_gram_in_blocks_and_threads(rng, n_columns, n_threads):
     rows, A = sparse_and_dense(rng, n_columns, n_threads)
     w = rng.normal(size=90)

@@ -293,18 +293,17 @@ def test_list_depends_on_its_row_alone(Z, X, options):
 
 
 @pytest.mark.parametrize("spacing", [0.1, 1 / 3, 1.0])
-def test_a_table_and_a_scan_agree_on_grids(spacing, monkeypatch, rng):
+def test_a_table_and_a_scan_agree_on_grids(spacing, rng):
     """Distances on a grid are equal but for rounding, which depends on the formula."""
     axis = spacing * np.arange(8.0)
     Z = np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3)
     X = np.r_[Z[:60], Z[60:100] + 0.5 * spacing, rng.uniform(0.0, axis[-1], (40, 3))]
     by_table = search(Z, search="exact").query(X)
-    monkeypatch.setattr(neighbors, "TABLE_PAIRS", 0)
-    assert_array_equal(search(Z, search="exact").query(X), by_table)
+    assert_array_equal(search(Z, search="scan").query(X), by_table)
 
 
 def test_rows_need_not_be_contiguous_nor_writable(Z, X, monkeypatch):
-    monkeypatch.setattr(neighbors, "NUMBERS_PER_BATCH", 16)
+    monkeypatch.setattr(neighbors, "NUMBERS_AT_ONCE", 16)
     found = search(Z, search="scan")
     other = np.asfortranarray(X)
     other.flags.writeable = False
