@@ -4,6 +4,7 @@ import numpy as np
 
 from skswsgp._adam.solver import AdamSolver
 from skswsgp._covariance.compile import updated_kernel
+from skswsgp._rows.statistics import LARGEST_SEED
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.solver import Solver
 
@@ -26,7 +27,7 @@ class AlternatingSolver(Solver):
     def __init__(self, engine, rows, kernel, settings, rng, feature_scale):
         self.engine, self.rows, self.kernel = engine, rows, kernel
         self.settings = settings
-        self.seed = rng.randint(2**31 - 1)  # fixes the order of the Vecchia prior
+        self.seed = rng.randint(LARGEST_SEED)  # fixes the order of the Vecchia prior
         epochs = EPOCHS * (SOLVES - 1)
         steps = settings._replace(solver=AdamSolver, max_iter=epochs, kl_weight="auto")
         self.adam = AdamSolver(engine, rows, kernel, steps, rng, feature_scale)

@@ -20,7 +20,7 @@ from skswsgp._compiled.jit import njit_inner, sequential
 # Numba's workqueue layer aborts the process when two Python threads launch at once.
 _LOCK = threading.RLock()
 _LOCK_OF_BLAS = threading.Lock()
-_n_limited, _limit = 0, None  # contexts of one thread of BLAS, and what restores it
+_limited = []  # what restores the threads of BLAS, once for each context of one
 _is_child = False  # whether this process was forked
 _forked = False  # whether a parent of this process has started threads of OpenMP
 _shared = ContextVar("shared", default=False)  # whether others share the cores
@@ -160,18 +160,16 @@ def one_blas_thread():
     restores it. OpenBLAS 0.3.30 ignores some calls of threads other than the main one:
     the number may then stay as it was, inside the context or after it.
     """
-    global _n_limited, _limit
     with _LOCK_OF_BLAS:
-        if _n_limited == 0:
-            _limit = _blas_libraries().limit(limits=1, user_api="blas")
-        _n_limited += 1
+        first = _limited or [_blas_libraries().limit(limits=1, user_api="blas")]
+        _limited.append(first[0])
     try:
         yield
     finally:
         with _LOCK_OF_BLAS:
-            _n_limited -= 1
-            if _n_limited == 0:
-                _limit.restore_original_limits()
+            limits = _limited.pop()
+            if not _limited:
+                limits.restore_original_limits()
 
 
 @cache

@@ -267,7 +267,9 @@ class NearRows:
         # A map of the columns has so many entries that it could fit the targets of the
         # judging rows, if these were targets of neighbours while it is learned.
         self.part = learner.take(rows)
-        self.seed = rng.randint(2**31 - 1)  # all fits learn from the same minibatches
+        self.seed = rng.randint(
+            statistics.LARGEST_SEED
+        )  # all fits learn from the same minibatches
 
     def run(self, fit, turned, learn_map):
         """Return the best fit: of the evidence, of near rows, or with a map of these.

@@ -119,11 +119,6 @@ class KernelLearner:
         learned = {"kernel": kernel, "noise": noise, "curve": curve, "linear_map": W}
         return start._replace(**learned, shared=shared)
 
-    def log_density(self, fit, rows, H=None):
-        """Return the log density (n,) of rows given their H nearest other rows."""
-        with closing(self.process(fit, H)) as process:
-            return process.log_density(rows, self.weight[rows])
-
     def all_rows(self, fit):
         """Return the arguments of `LogPosterior`.
 

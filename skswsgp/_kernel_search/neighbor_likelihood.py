@@ -6,7 +6,6 @@ their targets, and s their noise variances relative to `noise`, one over their w
 
 import numpy as np
 
-from skswsgp._compiled.special import gaussian_log_density
 from skswsgp._covariance.program import kernel_of
 from skswsgp._engine.select import make_kriging_engine
 from skswsgp._neighbors.lists import without_own
@@ -113,14 +112,6 @@ class NeighborProcess:
             before = columns.points, columns.points[drawn]
             self.engine.load_mapped_kriging(batch, n, before)
         return batch
-
-    def log_density(self, rows, weight):
-        """Return log p(y_i | its H nearest others) of data rows, summed over outputs.
-
-        Other arguments are those of `standardised`.
-        """
-        square, v = self.standardised(rows, weight)
-        return gaussian_log_density(square, np.log(v)).sum(axis=1)
 
     def standardised(self, rows, weight):
         """Return (y - mu)^2 / v of data rows given their H nearest others, and v.

@@ -21,7 +21,7 @@ def solve_systems(
     after `max_steps` steps.
     """
     everything = np.arange(right.shape[1])
-    sizes = energies(right, precondition(right, everything)) if energy else norms(right)
+    sizes = energies(right, precondition(right, everything) if energy else right)
     enough = tolerance * sizes
     x[:, systems[enough[systems] == 0.0]] = 0.0  # the exact solution
     solution, residual = x[:, systems], right[:, systems]
@@ -31,7 +31,7 @@ def solve_systems(
     previous = np.ones(len(systems))
     for step in range(max_steps + 1):
         preconditioned = precondition(residual, systems) if energy else None
-        sizes = energies(residual, preconditioned) if energy else norms(residual)
+        sizes = energies(residual, preconditioned if energy else residual)
         unsolved = ~(sizes <= enough[systems])  # true for NaN as well
         if not unsolved.all():
             x[:, systems] = solution
@@ -63,8 +63,3 @@ def dots(u, v):
 def energies(u, v):
     """Return the roots of the dot products of the columns of u and v, (k,)."""
     return np.sqrt(dots(u, v))
-
-
-def norms(u):
-    """Return the norms of the columns of u, (k,)."""
-    return np.sqrt(dots(u, u))

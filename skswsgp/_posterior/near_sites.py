@@ -19,7 +19,7 @@ have hardly any noise, rows beyond the near ones make f(x) better known by thems
 So what even the largest c leaves too large is scaled, see `exact_variance`.
 """
 
-from contextlib import contextmanager
+from contextlib import closing
 from functools import cached_property
 from typing import NamedTuple
 
@@ -119,16 +119,6 @@ class NearSites:
         return np.ascontiguousarray(X.astype(np.float64) - self.center)
 
 
-@contextmanager
-def open_sites(*given):
-    """Yield `NearSites`, and close them."""
-    sites = NearSites(*given)
-    try:
-        yield sites
-    finally:
-        sites.close()
-
-
 def fit_factor(variances, noise, errors, residuals, most):
     """Return c and the scale, each (Q,), for rows whose noise, e and r are (n, Q).
 
@@ -196,7 +186,7 @@ def learn_near_sites(solver, data, group, held_out, settings, kernel, rng):
         known[points] = least
     sites = KnownSites(known, np.ones(Q), np.ones(Q), n_near)
     how = engine.n_threads, settings.neighbor_search, settings.device
-    with open_sites(model, kernel, sites, *how) as near:
+    with closing(NearSites(model, kernel, sites, *how)) as near:
         summed = group is not None and held_out is None
         v = near.without_rows(X, own if summed else None)
         factor, scale = fit_factor(v, 1.0 / own, errors, residuals, M / n_near)

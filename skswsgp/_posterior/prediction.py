@@ -1,6 +1,6 @@
 """What a model says: q(f) at new rows, the bound, the density of held-out rows."""
 
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from skswsgp._engine.select import make_engine
 from skswsgp._linear.projection import Projection
 from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._point.state import Batch, Model
-from skswsgp._posterior.near_sites import KnownSites, open_sites
+from skswsgp._posterior.near_sites import KnownSites, NearSites
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.data import TrainingRows, center_rows
 from skswsgp._rows.support import at_known_levels
@@ -104,16 +104,13 @@ class Posterior(NamedTuple):
             blocks = [self.rows(X[rows]) for rows in row_blocks(len(X))]
             return finite([engine.prior_part(X, search(X)) for X in blocks])
 
-    @contextmanager
     def near_sites(self, engine):
-        """Yield the `NearSites` of this posterior, or None where S tells variances."""
+        """Return a context with `NearSites`, or with None where S tells variances."""
         if self.sites is None:
-            yield None
-            return
+            return nullcontext()
         sites = self.sites._replace(n_near=min(self.sites.n_near, self.n_neighbors))
         how = engine.n_threads, self.search_options["search"], self.device
-        with open_sites(self.model, self.kernel, sites, *how) as near:
-            yield near
+        return closing(NearSites(self.model, self.kernel, sites, *how))
 
     def exact_mean(self, X):
         """Return the exact means k(X @ linear_map, Z) alpha (n, Q)."""

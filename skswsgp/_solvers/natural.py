@@ -25,15 +25,15 @@ from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._linear.site_rows import row_noise
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._rows.data import center_rows, memory_budget
+from skswsgp._rows.statistics import LARGEST_SEED
 from skswsgp._solvers.priors import make_vecchia_prior
-from skswsgp._solvers.solver import Solver
+from skswsgp._solvers.solver import ROUNDS_OF_LABELS, Solver
 
 DAMPING = 0.7  # longest natural-gradient step of the sites; 1 would be undamped
 LEAST_STEP = 0.05  # length at which halving stops and the sites stay as they were
-MAX_ROUNDS = 20  # rounds; most fits converge in fewer than ten
+MAX_ROUNDS = 2 * ROUNDS_OF_LABELS  # most fits converge in fewer than those
 # Degrees of freedom times draws that know a leverage to 5 %: 2 / 0.05^2
 FREEDOM_OF_TRACE = 800.0
-SEEDS = 2**31 - 1  # numbers from which noise is drawn
 LOSS_TOLERANCE = 1e-4  # nats a row: change of the loss below which rounds stop
 NOT_FINITE = (
     "the natural solver produced NaN or infinity: expected a noise variance and kernel "
@@ -218,7 +218,7 @@ class NaturalSolver(Solver):
 
         def precondition(u, which):
             if self.prior_first:
-                return prior.solve(u)
+                return prior.rows.solve(u)
             return u / diagonal[:, functions[which]]
 
         left, accuracy = np.arange(x.shape[1]), tolerance or self.accuracy
@@ -239,7 +239,7 @@ class NaturalSolver(Solver):
         stands for systems that were not solved.
         """
         (M, Q), sites, n_draws = self.engine.model.m.shape, self.sites, 1
-        seed, leverage = rng.randint(SEEDS), np.empty(Q)
+        seed, leverage = rng.randint(LARGEST_SEED), np.empty(Q)
         while True:
             for q in range(Q):
                 noise = sites.noise((seed, 0, q, 0), n_draws)
@@ -266,8 +266,9 @@ class NaturalSolver(Solver):
         whose covariance is beta B^-1, all of it, where `_solve` keeps its diagonal.
         None stands for draws that could not be solved for.
         """
-        sites, beta, seed = self.sites, self.engine.model.kl_weight, rng.randint(SEEDS)
-        (M, Q), tolerance = self.engine.model.m.shape, self.tuning.round_tolerance
+        sites, seed = self.sites, rng.randint(LARGEST_SEED)
+        model, tolerance = self.engine.model, self.tuning.round_tolerance
+        (M, Q), beta = model.m.shape, model.kl_weight
         u = np.zeros((M, n_draws, Q))
         for q in range(Q):
             for first in range(0, n_draws, BLOCK):

@@ -39,10 +39,6 @@ class VecchiaPrior(NamedTuple):
             return self.product
         return self.rows.weighted_gram(np.ones(len(self.precision)))
 
-    def solve(self, u):
-        """Return (R' R)^-1 u for u (M, k)."""
-        return self.rows.solve(u)
-
     def scaled(self, variance):
         """Return the prior of the kernel multiplied by `variance`."""
         rows = self.rows.scaled(1.0 / np.sqrt(variance))

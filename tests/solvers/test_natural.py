@@ -194,8 +194,8 @@ def test_products_with_precision_and_covariance(rng, Z, H, n_columns):
     solver = make_solver(MATERN, Z, H)
     _, _, P = reference_of(solver, MATERN, Z, Z[:0])
     u = rng.normal(size=(M, n_columns))
-    assert_allclose(solver.prior.solve(u), P @ u, atol=1e-9)
-    assert_allclose(solver.prior.solve(solver.prior.matvec(u)), u, atol=1e-9)
+    assert_allclose(solver.prior.rows.solve(u), P @ u, atol=1e-9)
+    assert_allclose(solver.prior.rows.solve(solver.prior.matvec(u)), u, atol=1e-9)
 
 
 @pytest.mark.parametrize("H", [5, 600])
