@@ -11,7 +11,6 @@ LOG_2PI = math.log(2.0 * math.pi)
 # Nodes of `student_precisions`: log densities are within 1e-6, and within 0.1 some
 # 10,000 deviations from the mean, where nodes end.
 PRECISION_NODES = 80
-MOST_DRAWN = 2.0**62  # mean of a Poisson variable: NumPy draws no larger ones
 LEAST_SHARE = 1e-14  # of the density of log g at its mode, where nodes end
 
 

@@ -4,7 +4,6 @@ from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skswsgp._estimators import sklearn_compat as compat
@@ -14,9 +13,7 @@ from skswsgp._posterior import extrapolation
 from skswsgp._posterior.near_sites import known_sites
 from skswsgp._posterior.prediction import Posterior
 from skswsgp._rows.support import EVERYWHERE, spread_of_levels
-from skswsgp._solvers.auto import require_room_for_draws
 from skswsgp._solvers.model import build_model, with_factor
-from skswsgp._solvers.progress import warn_caller
 
 
 @with_shared_text
@@ -79,16 +76,10 @@ class LatentFunctionsMixin:
         ValueError
             If the kernel holds a WhiteKernel or a power that is no integer.
         """
-        from skswsgp.joint import draw_functions
+        from skswsgp.joint import sample_functions
 
         n_samples = count("n_samples", n_samples)
-        rng = check_random_state(random_state)
-        posterior, X = self._posterior_and_rows(X, n_neighbors, joint=True)
-        mean, values = draw_functions(posterior, X, n_samples, rng)
-        values += mean[:, :, None]
-        units = self._targets(vars(self)).units(vars(self))
-        offset, factor = (np.reshape(unit, (-1, 1)) for unit in units)
-        return self._without_axis(offset + factor * values)
+        return sample_functions(self, X, n_samples, random_state, n_neighbors)
 
     def is_novel(self, X: ArrayLike) -> np.ndarray:
         """Tell which rows are of a kind that training rows have not shown.
@@ -229,24 +220,6 @@ class LatentFunctionsMixin:
         check_is_fitted(self, "inducing_points_")
         return squared_slopes(self)
 
-    def _latent_covariance(self, X, n_neighbors=None):
-        """Return the covariance (n, n, Q) of q(f) at rows of X.
-
-        Raises ValueError where it would not fit in memory.
-        """
-        from skswsgp.joint import latent_covariance
-
-        X = self._on_scale(self._checked(X))
-        n, Q = len(X), self._targets(vars(self)).n_latent
-        size, limit = 8 * n**2 * Q, self._tuning.full_covariance_bytes
-        if size > limit:
-            raise ValueError(
-                f"return_cov=True for {n} rows and {Q} latent functions takes "
-                f"{size / 2**30:.1f} GiB: expected at most {limit / 2**30:.1f} GiB; "
-                "pass fewer rows, or use return_std=True or sample_f."
-            )
-        return latent_covariance(self._posterior(n_neighbors, joint=True), X)
-
     def _in_units(self, mean, variance):
         """Return mean and variance of q(f), each (n, Q), in the reported units."""
         offset, factor = self._targets(vars(self)).units(vars(self))
@@ -339,21 +312,9 @@ class LatentFunctionsMixin:
             return None
         factor = getattr(self, "_covariance_factor", None)
         if factor is None:
-            from skswsgp.joint import covariance_factor
+            from skswsgp.joint import factor_from_sites
 
-            posterior, tuning = self._posterior(), self._tuning
-            require_room_for_draws(tuning, *posterior.model.m.shape)
-            targets = self._targets(vars(self))
-            known = {"likelihood": targets.likelihood, "n_latent": targets.n_latent}
-            settings = self._settings()._replace(**known)
-            factor = covariance_factor(posterior, settings)
-            self._covariance_factor = factor
-        if factor is None:
-            warn_caller(
-                "the draws from q(u) did not converge: functions at different rows go "
-                "together by a diagonal S, which leaves much of their correlations "
-                "out; a larger noise variance or dtype='float64' may help.",
-            )
+            factor = self._covariance_factor = factor_from_sites(self)
         return factor
 
 

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.gaussian_process.kernels import Kernel
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,10 +17,8 @@ from skswsgp._estimators.hints import Floats, Neighbors, PerRow, Result, Seed, S
 from skswsgp._estimators.observations import ObservationsMixin
 from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._fit.targets import RegressionTargets, learn_targets
-from skswsgp._law.law import observed_covariance
-from skswsgp._point import log_rates
 from skswsgp._point.likelihood_records import LIKELIHOODS
-from skswsgp._rows.checks import log_exposure, require_word_of_fit
+from skswsgp._rows.checks import require_word_of_fit
 from skswsgp._rows.target_scale import TRANSFORMS, TargetScale
 
 NAMES = {"gaussian", "heteroscedastic", "student_t", "poisson", "negative_binomial"}
@@ -324,13 +321,14 @@ class SWSGPRegressor(
         if plain and not (return_std or return_cov):
             mean, _ = self._latent(X, False, n_neighbors)
             return self._without_axis(scale.restore(mean))
-        cov = self._latent_covariance(X, n_neighbors) if return_cov else None
         observations = self._observations(X, n_neighbors, exposure, noise_variance)
         moments = observations.moments(scale)
         mean, std = (self._without_axis(moment) for moment in moments)
-        if cov is None:
+        if not return_cov:
             return (mean, std) if return_std else mean
-        observations.join(cov)
+        from skswsgp.joint import covariance_of_functions, observed_covariance
+
+        cov = covariance_of_functions(self, X, n_neighbors)
         cov = observed_covariance(observations, cov, moments[1], scale)
         return mean, cov[:, :, 0] if self._targets(vars(self)).is_single else cov
 
@@ -359,24 +357,10 @@ class SWSGPRegressor(
             observations of mean weight, or counts at rates whose logarithms `sample_f`
             gives. See "Joint predictions, covariances and samples".
         """
-        rng = check_random_state(random_state)
-        functions = self.sample_f(X, n_samples, rng, n_neighbors=n_neighbors)
-        observations = self._observations(X, n_neighbors, exposure, noise_variance)
-        functions = functions.reshape(len(functions), np.size(self.y_mean_), -1)
-        if self._record.counts:
-            shifts = log_exposure(exposure, len(functions))[:, None, None]
-            draws = log_rates.draw(functions + shifts, observations.size, rng)
-            return self._without_axis(draws)
-        offset, factor = (np.reshape(v, (-1, 1)) for v in (self.y_mean_, self.y_scale_))
-        standard = (functions - offset) / factor
-        if not self._record.conjugate:
-            values = standard + observations.draw_noise(standard.shape, rng)
-        else:
-            errors = standard - observations.mean[:, :, None]
-            noise = self._noise_of_rows(noise_variance, self._checked(X))[:, :, None]
-            errors += np.sqrt(noise) * rng.standard_normal(errors.shape)
-            values = observations.draw(errors, rng)
-        return self._without_axis(self._scale.restore(values))
+        from skswsgp.joint import draw_observations
+
+        how = n_neighbors, exposure, noise_variance
+        return draw_observations(self, X, n_samples, random_state, how)
 
     @property
     def _record(self):

@@ -148,21 +148,6 @@ def gaussian_law(mean, deviation):
     return Observations(mean, deviation, np.ones_like(mean), freedom)
 
 
-def observed_covariance(observations, covariance, deviation, scale):
-    """Return the covariance (n, n, Q) of y in the units of `scale`, for that of t.
-
-    `deviation` (n, Q) is that of y.
-    """
-    if scale.transform is None:
-        return np.square(scale.factor) * covariance
-    root = np.sqrt(np.einsum("iiq->iq", covariance))
-    root = np.maximum(root, np.finfo(float).tiny)
-    correlation = covariance / (root[:, None] * root)
-    out = scale.covariance(observations.from_normal, correlation)
-    out[np.arange(len(root)), np.arange(len(root))] = deviation**2
-    return out
-
-
 class Observations(NamedTuple):
     """The law at n rows, for Q outputs."""
 
@@ -311,32 +296,6 @@ class Observations(NamedTuple):
         arrays = (array[rows] for array in self[:3])
         near = None if self.near is None else self.near.at(rows)
         return Observations(*arrays, self.degrees_of_freedom, near)
-
-    def join(self, covariance):
-        """Make the covariance (n, n, Q) of f that of observations, in place.
-
-        Scales and tails act on f and noise alike, on each row by its own. The diagonal
-        becomes the square of `deviation`.
-        """
-        n = len(covariance)
-        for q, freedom in enumerate(self.degrees_of_freedom):
-            weight = (1.0 - self.share(q)) * student.mean_root(freedom)
-            root = weight * self.factor[:, q]
-            covariance[:, :, q] *= root[:, None] * root
-        covariance[np.arange(n), np.arange(n)] = self.deviation() ** 2
-
-    def draw(self, errors, rng):
-        """Turn draws (n, Q, S) of errors of the process into draws of observations."""
-        errors *= self.factor[:, :, None]
-        for q, freedom in enumerate(self.degrees_of_freedom):
-            errors[:, q] *= student.draw_roots(freedom, rng, errors[:, q].shape)
-        values = self.mean[:, :, None] + errors
-        for q in range(values.shape[1]):
-            if self.mixes(q):
-                local = rng.random(values[:, q].shape) < self.share(q)[:, None]
-                near = self.near.draw(q, rng, values.shape[2])
-                values[:, q] = np.where(local, near, values[:, q])
-        return values
 
     def mixes(self, q):
         """Return whether near targets have a share of the density of an output."""

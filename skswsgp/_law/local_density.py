@@ -108,14 +108,6 @@ class NearTargets(NamedTuple):
         names = "targets", "distances", "fade"
         return self._replace(**{name: getattr(self, name)[rows] for name in names})
 
-    def draw(self, q, rng, n_draws):
-        """Return values (n, n_draws) of an output, independent of each other."""
-        cumulative = np.cumsum(self.weights(q), axis=1)
-        uniform = rng.random((len(cumulative), n_draws)) * cumulative[:, -1:]
-        which = np.sum(uniform[:, :, None] > cumulative[:, None, :], axis=2)
-        values = np.take_along_axis(self.targets[:, :, q], which, axis=1)
-        return values + self.bandwidth[q] * rng.standard_normal(values.shape)
-
 
 def near_targets(density, near, fade, mean):
     """Return the `NearTargets` of rows with means (n, Q) and `NearPoints`.

@@ -9,7 +9,7 @@ and c and nu maximise the likelihood, with a weak prior that holds where rows ar
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import betaln, digamma, gammaln, ndtr, ndtri, stdtr, stdtrit
+from scipy.special import betaln, digamma, ndtr, ndtri, stdtr, stdtrit
 
 from skswsgp._compiled.special import gaussian_log_density, student_log_density
 from skswsgp._kernel_search.robust_start import FREEDOM_PRIOR
@@ -76,22 +76,6 @@ def crps(z, freedom):
     spread *= np.exp(betaln(0.5, freedom - 0.5) - 2.0 * betaln(0.5, 0.5 * freedom))
     score = z * (2.0 * stdtr(freedom, z) - 1.0) - spread
     return score + 2.0 * density * (freedom + z**2) / (freedom - 1.0)
-
-
-def mean_root(freedom):
-    """Return E sqrt(w), where z = sqrt(w) times a standard normal variable."""
-    if np.isinf(freedom):
-        return 1.0
-    return np.sqrt(0.5 * freedom) * np.exp(
-        gammaln(0.5 * (freedom - 1.0)) - gammaln(0.5 * freedom)
-    )
-
-
-def draw_roots(freedom, rng, shape):
-    """Return draws of sqrt(w), where z = sqrt(w) times a standard normal variable."""
-    if np.isinf(freedom):
-        return np.ones(shape)
-    return np.sqrt(freedom / rng.chisquare(freedom, shape))
 
 
 def fit(z, features):

@@ -92,18 +92,6 @@ class StudentNoise(NamedTuple):
                     score[:, q] -= 0.5 * weight * other * both
         return score * scale.factor
 
-    def join(self, covariance):
-        """Make the covariance (n, n, Q) of f that of observations, in place."""
-        n = len(covariance)
-        covariance[np.arange(n), np.arange(n)] = self.deviation() ** 2
-
-    def draw_noise(self, shape, rng):
-        """Return draws of noise of a shape (n, Q, S)."""
-        draws = rng.standard_normal(shape) * np.sqrt(self.noise)[:, None]
-        for q, freedom in enumerate(self.degrees_of_freedom):
-            draws[:, q] *= student.draw_roots(freedom, rng, draws[:, q].shape)
-        return draws
-
     def _parts(self, q):
         """Yield weights and variances (n,) of the Gaussian parts of an output."""
         nodes = student_precisions(self.degrees_of_freedom[q])

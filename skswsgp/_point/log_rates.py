@@ -9,7 +9,6 @@ for Poisson counts. Arrays of sizes have an entry for each of Q outputs, and oth
 import numpy as np
 from scipy import special
 
-from skswsgp._compiled.special import MOST_DRAWN
 from skswsgp._point.likelihoods import MOST_LOG_RATE
 
 NODES = 64  # Gauss-Hermite nodes of the probability of a count or a label
@@ -89,11 +88,3 @@ def log_threshold_moments(k, size):
     mean = mean + np.where(infinite, 0.0, np.log(rest))
     variance = special.polygamma(1, k + 1.0)
     return mean, variance + np.where(infinite, 0.0, special.polygamma(1, rest))
-
-
-def draw(log_rates, size, rng):
-    """Return counts, as floats, for logarithms of rates (n, Q, S) and sizes (Q,)."""
-    rates = np.exp(np.minimum(log_rates, MOST_LOG_RATE))
-    for q in np.flatnonzero(np.isfinite(size)):
-        rates[:, q] *= rng.gamma(size[q], 1.0 / size[q], rates[:, q].shape)
-    return rng.poisson(np.minimum(rates, MOST_DRAWN)).astype(np.float64)

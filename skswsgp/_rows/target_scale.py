@@ -268,29 +268,5 @@ class TargetScale(NamedTuple):
         deviation = np.sqrt(np.maximum(second - first**2, 0.0))
         return center + first * unit, deviation * unit
 
-    def covariance(self, at, correlation):
-        """Return the covariance (n, n, Q) of y for correlations of normal values.
-
-        With H_k the Hermite polynomials of unit norm, r_ij the correlation of the
-        normal values z_i and z_j, and a_k(i) = E[y_i H_k(z_i)], it is
-        sum_{k > 0} a_k(i) a_k(j) r_ij^k (Mehler's formula). `at` is that of `moments`.
-        """
-        nodes, weights = gauss_hermite(NODES)
-        center = self.restore(at(0.0))
-        excess = np.stack([self.restore(at(z)) - center for z in nodes])  # (K, n, Q)
-        out = np.zeros_like(correlation)
-        for polynomial in hermite_polynomials(nodes)[:0:-1]:
-            a = np.tensordot(weights * polynomial, excess, axes=1)
-            out = correlation * (out + a[:, None] * a)
-        return out
-
-
-def hermite_polynomials(x):
-    """Return H_0 to H_{K-1} at x (K,), one a row: E[H_j(z) H_k(z)] = [j = k]."""
-    rows = [np.ones_like(x), x]
-    for k in range(1, len(x) - 1):
-        rows.append((x * rows[k] - np.sqrt(k) * rows[k - 1]) / np.sqrt(k + 1.0))
-    return np.stack(rows)
-
 
 STANDARD = TargetScale(0.0, 1.0, None)  # of targets that are standardised already

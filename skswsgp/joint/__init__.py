@@ -1,9 +1,17 @@
 """Predictions of many rows together, imported when one is asked for."""
 
-from skswsgp.joint.functions import (
-    covariance_factor,
-    draw_functions,
-    latent_covariance,
+from skswsgp.joint.predictions import (
+    covariance_of_functions,
+    draw_observations,
+    factor_from_sites,
+    observed_covariance,
+    sample_functions,
 )
 
-__all__ = ["covariance_factor", "draw_functions", "latent_covariance"]
+__all__ = [
+    "covariance_of_functions",
+    "draw_observations",
+    "factor_from_sites",
+    "observed_covariance",
+    "sample_functions",
+]

@@ -11,7 +11,6 @@ Choromanski, Holtmann-Rice and Kumar, NIPS 2016).
 
 import numpy as np
 
-from skswsgp._compiled.special import MOST_DRAWN
 from skswsgp._covariance import dot_product, program, stationary
 from skswsgp._covariance.compile import count_periodic_columns
 
@@ -24,6 +23,7 @@ MATERN_DEGREES = {
 # Largest coordinate in length-scales. There a rounding error turns a wave by 1e-4 of a
 # period, and far beyond it phases are infinite.
 LARGEST_COORDINATE = 1e12
+MOST_DRAWN = 2.0**62  # mean of a Poisson variable: NumPy draws no larger ones
 ONLY_FUNCTIONS = (
     "a kernel {} has no draws of functions: expected sums, products and integer powers "
     "of kernels other than WhiteKernel; {}."

@@ -11,7 +11,7 @@ from scipy import stats
 
 from skswsgp import SWSGPRegressor
 from skswsgp._law.counts import Counts
-from skswsgp._point import log_rates
+from skswsgp.joint.predictions import draw_counts
 from skswsgp.metrics import get_scorer
 
 POISSON = np.full(1, np.inf)  # the size of Poisson counts
@@ -87,7 +87,7 @@ def test_quantiles_are_the_smallest_counts_of_their_probability():
 def test_crps_agrees_with_draws(mean, error, rng):
     law = Counts(np.full((1, 1), mean), np.full((1, 1), 0.3), POISSON)
     f = mean + np.sqrt(0.3) * rng.normal(size=200_000)
-    draws = np.sort(log_rates.draw(f[None, None], POISSON, rng)[0, 0])
+    draws = np.sort(draw_counts(f[None, None], POISSON, rng)[0, 0])
     ranks = 2.0 * np.arange(len(draws)) - len(draws) + 1.0
     spread = np.sum(ranks * draws) / len(draws) ** 2  # E|Y - Y'| / 2
     for y in (0.0, np.round(np.exp(mean)), 3.0 * np.round(np.exp(mean))):
@@ -105,9 +105,7 @@ def test_huge_rates_stay_finite():
     y = np.array([[1e20, 3.0]])
     values = law.mean, law.deviation(), law.log_density(y), law.quantiles([0.5])
     assert all(np.isfinite(value).all() for value in values)
-    drawn = log_rates.draw(
-        law.latent_mean[:, :, None], law.size, np.random.default_rng(0)
-    )
+    drawn = draw_counts(law.latent_mean[:, :, None], law.size, np.random.default_rng(0))
     assert np.isfinite(drawn).all()
 
 

@@ -23,6 +23,7 @@ from skswsgp.explain.columns import (
     slopes_near_levels,
     squared_level_slopes,
 )
+from skswsgp.joint import covariance_of_functions
 from skswsgp.kernels import OnColumns, Polynomial
 
 KERNEL = ConstantKernel(1.0) * RBF(0.3)
@@ -174,7 +175,7 @@ def test_slopes_by_columns_of_few_values_have_the_deviations_of_differences(tabl
     for d in range(2):
         h = 1e-3 * np.eye(2)[d]
         for x, deviation in zip(X, deviations[:, d], strict=True):
-            C = model._latent_covariance(np.stack([x - h, x + h]))[:, :, 0]
+            C = covariance_of_functions(model, np.stack([x - h, x + h]))[:, :, 0]
             variance = C[0, 0] + C[1, 1] - 2.0 * C[0, 1]
             expected = model.y_scale_ * np.sqrt(variance) / 2e-3
             assert deviation == pytest.approx(expected, rel=1e-3)

@@ -20,8 +20,8 @@ from skswsgp._rows.target_scale import (
     Logarithm,
     SeenTargets,
     TargetScale,
-    YeoJohnson,
 )
+from skswsgp.joint.predictions import transformed_covariance
 from skswsgp.metrics import get_scorer, interval_score, pinball
 from skswsgp.solvers import Adam
 
@@ -311,22 +311,8 @@ def test_covariances_behind_a_transformation_are_those_of_draws(name, models):
     m = np.array([[0.5], [-0.2], [0.1]])
     draws = rng.multivariate_normal(np.zeros(3), R, 200_000)
     expected = np.cov(scale.restore(m[:, :, None] + 0.4 * draws.T[:, None])[:, 0])
-    found = scale.covariance(lambda z: m + 0.4 * z, R[:, :, None])
+    found = transformed_covariance(scale, lambda z: m + 0.4 * z, R[:, :, None])
     assert_allclose(found[:, :, 0], expected, rtol=0.03)
-
-
-def test_covariances_behind_a_logarithm_have_a_closed_form():
-    rng = np.random.default_rng(0)
-    A, m = rng.normal(size=(4, 4)), rng.normal(size=(4, 1))
-    C = 0.1 * A @ A.T
-    s = np.sqrt(np.diag(C))[:, None]
-    how = (lambda z: m + s * z), (C / (s * s.T))[:, :, None]
-    mean = np.exp(m[:, 0] + 0.5 * np.diag(C))
-    found = TargetScale(0.0, 1.0, Logarithm()).covariance(*how)
-    assert_allclose(found[:, :, 0], np.outer(mean, mean) * np.expm1(C), rtol=1e-9)
-    powers = YeoJohnson(np.array([1.0]), np.array([0.0]))  # log(1 + y) for positive y
-    shifted = TargetScale(20.0, 1.0, powers).covariance(*how)[:, :, 0]
-    assert_allclose(shifted, found[:, :, 0] * np.exp(40.0), rtol=1e-6)
 
 
 @pytest.mark.early  # compiles the steps of Adam with one K

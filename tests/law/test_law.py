@@ -9,6 +9,7 @@ from skswsgp._law.fit_law import is_likelier
 from skswsgp._law.law import Observations, PredictiveLaw
 from skswsgp._law.local_density import LocalDensity, near_targets
 from skswsgp._law.widths import Nearness, measure_distances
+from skswsgp.joint.predictions import draw_around, join
 
 pytestmark = pytest.mark.matrix
 MEAN = np.array([[0.2, -1.0], [1.5, 0.0], [-0.4, 2.0]])
@@ -85,7 +86,7 @@ def test_crps_is_the_integral_of_its_definition(observations, y):
 def test_draws_have_the_quantiles_and_deviations_of_the_law(observations):
     rng = np.random.default_rng(1)
     errors = PROCESS[:, :, None] * rng.standard_normal((3, 2, 40_000))
-    values = observations.draw(errors, rng)
+    values = draw_around(observations, errors, rng)
     probabilities = np.array([0.1, 0.5, 0.9])
     expected = np.moveaxis(observations.quantiles(probabilities), -1, 0)
     found = np.quantile(values, probabilities, axis=2)
@@ -102,10 +103,11 @@ def test_joint_covariance_is_that_of_draws(observations):
     process = np.sqrt(np.diag(K) + noise)[:, None] * np.ones(2)
     observations = observations._replace(process=process)
     covariance = np.repeat(K[:, :, None], 2, axis=2)
-    observations.join(covariance)
+    join(observations, covariance)
     f = np.linalg.cholesky(K) @ rng.standard_normal((3, 400_000))
     errors = f + np.sqrt(noise) * rng.standard_normal(f.shape)
-    values = observations.draw(np.repeat(errors[:, None], 2, axis=1), rng)
+    errors = np.repeat(errors[:, None], 2, axis=1)
+    values = draw_around(observations, errors, rng)
     # tails of four degrees of freedom need many draws, so the second output only
     found = np.cov(values[:, 1])
     assert_allclose(covariance[:, :, 1], found, atol=0.03 * np.abs(found).max())

@@ -35,16 +35,6 @@ def test_crps_is_the_integral_of_its_definition(freedom, z):
     assert_allclose(student.crps(np.array(z), freedom), below + above, rtol=1e-6)
 
 
-@pytest.mark.parametrize("freedom", [4.0, np.inf])
-def test_roots_make_a_gaussian_a_student(freedom):
-    rng = np.random.default_rng(0)
-    roots = student.draw_roots(freedom, rng, 200_000)
-    assert_allclose(roots.mean(), student.mean_root(freedom), rtol=0.01)
-    z = roots * rng.standard_normal(200_000)
-    inside = np.quantile(z, [0.1, 0.9])
-    assert_allclose(inside, frozen(freedom).ppf([0.1, 0.9]), rtol=0.02)
-
-
 def test_fit_finds_scales_and_tails():
     rng = np.random.default_rng(0)
     feature = rng.normal(size=20_000)
