@@ -47,6 +47,7 @@ from skswsgp._kernel_search import (
 from skswsgp._law import fit_law, learn
 from skswsgp._law.widths import Nearness
 from skswsgp._posterior import near_sites
+from skswsgp._rows import column_scale
 from skswsgp._solvers.exact_mean import ExactFit
 from skswsgp.metrics import get_scorer
 
@@ -151,10 +152,10 @@ REGRESSION_STAGES = {
         targets, "choose_targets", lambda function, data, settings, scales: scales[0]
     ),
     "intervals end at zero": Stage(targets, "see_targets", no_ends),
-    "scales of columns": Stage(kernel_choice, "changes_columns", always(False)),
-    "columns of levels": Stage(kernel_choice, "level_columns", no_levels),
+    "scales of columns": Stage(column_scale, "changes_columns", always(False)),
+    "columns of levels": Stage(column_scale, "level_columns", no_levels),
     "smoothness": Stage(
-        kernel_choice,
+        climb,
         "Climb",
         lambda function, learner, start, smoothness, *rest, **named: function(
             learner, start, [min(2.5, smoothness[-1])], *rest, **named

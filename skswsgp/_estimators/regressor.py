@@ -245,15 +245,13 @@ class SWSGPRegressor(
         ValueError
             If rows differ in their noise, which `fit` was given or has learned.
         """
-        check_is_fitted(self, "inducing_points_")
-        self._validate_params()
+        data = self._training_rows(X, y, sample_weight, exposure)
         if getattr(self, "_noise_known", False) or self._record.varying_noise:
             raise ValueError(
                 "lower_bound of a model whose noise differs from row to row: expected "
                 "likelihood='gaussian' and a fit without noise_variance; use "
                 "log_predictive_density to compare models."
             )
-        data = self._training_rows(X, y, sample_weight, exposure)
         return self._posterior().bound(data)
 
     def predict(

@@ -101,7 +101,7 @@ def make_solver(start, engine, lines):
     steps = settings.solver.takes_steps
     if isinstance(rows, RowsInMemory):
         if settings.solver.finds_optimum and not settings.is_trial:
-            warn_of_blocks(settings, rows.n_all, engine.model.Z.shape, H)
+            warn_of_blocks(settings, rows.n_all, M, H)
         n_read = rows.n_all if steps else rows.n_all + M - H
         watch = RowsRead(lines, n_read, settings.max_iter if steps else 1)
         rows = RowsInMemory(rows.sample._replace(watch=watch))

@@ -148,8 +148,8 @@ class Climb:
             if noise is not None and turned is best:  # nor does a map show more
                 best = turned = noise
             if len(last.X) > NEXT_ROWS[-1]:
-                plain, best = best, self.moved_on(best, last)
-                mapped = turned is not plain
+                mapped = turned is not best
+                best = self.moved_on(best, last)
                 turned = self.moved_on(turned, last) if mapped else best
         plain = self.fit(best)
         return plain, plain if turned is best else self.fit(turned)

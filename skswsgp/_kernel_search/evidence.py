@@ -65,11 +65,10 @@ def maximize_bound(starts, first, n_rows, data, settings, options, rng):
         pass  # what was found before is kept
     if search.found is None:
         return starts[first]
+    kernel, solver, linear_map = search.found
+    found = {"kernel": kernel, "linear_map": linear_map, "shape": search.shape}
     shared = search.shared and starts[first].shared
-    found = search.found._asdict() | {"shape": search.shape}
-    del found["solver"]
-    posterior = search.found.solver.predict
-    return starts[first]._replace(**found, shared=shared, posterior=posterior)
+    return starts[first]._replace(**found, shared=shared, posterior=solver.predict)
 
 
 class Found(NamedTuple):

@@ -16,16 +16,7 @@ from scipy.special import ndtri
 from sklearn.base import clone
 
 from skswsgp._covariance.compile import compile_kernel, params_in_units
-from skswsgp._kernel_search.climb import (
-    FIRST_ROWS,
-    ROUGH,
-    SMOOTHNESS,
-    UNDECIDED,
-    Climb,
-    climb_given,
-    first_rows,
-)
-from skswsgp._kernel_search.holdout import NOISY, Judges
+from skswsgp._kernel_search import climb, holdout
 from skswsgp._kernel_search.kernel_learning import (
     RATE,
     KernelFit,
@@ -35,15 +26,7 @@ from skswsgp._kernel_search.kernel_learning import (
     draw_learning_rows,
     evaluation_work,
 )
-from skswsgp._rows import statistics
-from skswsgp._rows.column_scale import (
-    HARDLY_CHANGED,
-    INCREASING,
-    changes_columns,
-    correlations,
-    fit_columns,
-    level_columns,
-)
+from skswsgp._rows import column_scale, statistics
 from skswsgp._rows.data import with_known_noise
 from skswsgp._solvers.auto import default_kernel
 
@@ -58,7 +41,7 @@ LEAST_JUDGES = 100  # rows below which the judgement of single rows would decide
 
 def learn_kernel(
     data, kernel, noise_variance, rng, options, *, n_neighbors=None, learn_map=False,
-    smoothness=SMOOTHNESS, coded=None, by="both",
+    smoothness=climb.SMOOTHNESS, coded=None, by="both",
 ):  # fmt: skip
     """Return the `KernelFit` learned from rows.
 
@@ -104,14 +87,14 @@ def learn_kernel(
         turned = fit
     elif kernel is None:
         whole = few and not coded and not (wide and enough)
-        climb = Climb(part, start, smoothness, rng, coded != "common", whole)
-        fit, turned = climb.run(False if wide else learn_map)
+        climber = climb.Climb(part, start, smoothness, rng, coded != "common", whole)
+        fit, turned = climber.run(False if wide else learn_map)
     else:
-        around = params_in_units(start.kernel, spread, statistics.varying_features(X))
-        fit = turned = climb_given(part, start, around, rng, learn_map)
+        around = params_in_units(start.kernel, spread, (X != X[0]).any(axis=0))
+        fit = turned = climb.climb_given(part, start, around, rng, learn_map)
     if coded or (few and not wide) or by == "evidence" or not enough:
         return turned
-    judges = Judges(learner, order[-n_judges:], n_neighbors)
+    judges = holdout.Judges(learner, order[-n_judges:], n_neighbors)
     rows = np.sort(order[:-n_judges])
     search = NearRows(learner, rows, judges, kernel is None, rng)
     return search.run(fit, turned, learn_map)
@@ -123,7 +106,7 @@ def choose_columns(data, settings):
     `data` are `TrainingRows`. Columns for values are added to the best scale.
     """
     D, Q = data.X.shape[1], settings.n_latent
-    if D * evaluation_work(FIRST_ROWS, D, Q) > settings.tuning.evidence_work:
+    if D * evaluation_work(climb.FIRST_ROWS, D, Q) > settings.tuning.evidence_work:
         return None  # separate length-scales would not be affordable
     data = drawn_rows(data)
     data = data if data.ratio is None else with_known_noise(data)[0]
@@ -131,22 +114,24 @@ def choose_columns(data, settings):
     targets = settings.likelihood_record.regression_targets
     separate = settings.likelihood_record.has_noise
 
-    def evidence(columns, n_rows=FIRST_ROWS, smoothness=(ROUGH,)):
+    def evidence(columns, n_rows=climb.FIRST_ROWS, smoothness=(climb.ROUGH,)):
         few = in_memory(data.take(np.arange(min(n_rows, data.n_rows))))
         few = few._replace(y=targets(few.y, Q)).scaled(columns)
         best = best_of_few(few, settings, smoothness)
         return -np.inf if best is None else best.evidence
 
-    scales = [fit_columns(name, X, data.weight, most) for name in INCREASING]
-    scales = [columns for columns in scales if changes_columns(columns, X)]
+    names = column_scale.INCREASING
+    scales = [column_scale.fit_columns(name, X, data.weight, most) for name in names]
+    scales = [columns for columns in scales if column_scale.changes_columns(columns, X)]
     best = clearly_best([None, *scales], evidence, Q)
-    levels = level_columns(np.asarray(X, dtype=np.float64), most, best)
+    levels = column_scale.level_columns(np.asarray(X, dtype=np.float64), most, best)
     wide, affordable = levels.n_columns(D), settings.tuning.evidence_work
-    if not levels.places or wide * evaluation_work(FIRST_ROWS, wide, Q) > affordable:
+    work = wide * evaluation_work(climb.FIRST_ROWS, wide, Q)
+    if not levels.places or work > affordable:
         return best
-    n_rows = first_rows(data.n_rows, wide if separate else 1, Q, settings.tuning)
+    n_rows = climb.first_rows(data.n_rows, wide if separate else 1, Q, settings.tuning)
     # levels must not win for want of a kernel that is smooth enough for the columns
-    of_values = partial(evidence, n_rows=n_rows, smoothness=(ROUGH, math.inf))
+    of_values = partial(evidence, n_rows=n_rows, smoothness=(climb.ROUGH, math.inf))
     return clearly_best([best, levels], of_values, Q)
 
 
@@ -162,16 +147,16 @@ def choose_targets(data, settings, scales):
     others.
     """
     plain, Q = scales[0], settings.n_latent
-    work = evaluation_work(FIRST_ROWS, data.X.shape[1], Q)
+    work = evaluation_work(climb.FIRST_ROWS, data.X.shape[1], Q)
     varies = np.ptp(data.y, axis=0) > statistics.ROUNDING * np.abs(data.y).max(axis=0)
     if work > settings.tuning.evidence_work or not varies.all():
         return plain
     few = drawn_rows(data)
-    few = in_memory(few.take(statistics.first_of_each(few.X)[0][:FIRST_ROWS]))
+    few = in_memory(few.take(statistics.first_of_each(few.X)[0][: climb.FIRST_ROWS]))
     if any(2 * len(np.unique(column)) <= few.n_rows for column in few.y.T):
         return plain
     plain_y, powers = (scale.standardise(few.y) for scale in scales[:2])
-    if np.all(correlations(plain_y, powers) > HARDLY_CHANGED):
+    if np.all(column_scale.correlations(plain_y, powers) > column_scale.HARDLY_CHANGED):
         return plain
     most = np.inf
 
@@ -226,13 +211,13 @@ def clearly_best(scales, evidence, n_outputs):
     first = most = evidence(best) if others else math.inf
     for scale in others if np.isfinite(first) else []:
         value = evidence(scale)
-        if value > first + LEAST_EVIDENCE * math.sqrt(n_outputs):
-            if best is scales[0] or value > most + UNDECIDED:
-                best, most = scale, value
+        clear = value > first + LEAST_EVIDENCE * math.sqrt(n_outputs)
+        if clear and (best is scales[0] or value > most + climb.UNDECIDED):
+            best, most = scale, value
     return best
 
 
-def best_of_few(data, settings, smoothness=(ROUGH,)):
+def best_of_few(data, settings, smoothness=(climb.ROUGH,)):
     """Return the `Candidate` of a default kernel of largest evidence of rows, or None.
 
     Each nu of `smoothness` is tried. For labels, and for many columns, all
@@ -247,9 +232,9 @@ def best_of_few(data, settings, smoothness=(ROUGH,)):
     learner = KernelLearner(X, y, 1.0 / weight[:, None], count, options)
     start = default_kernel(statistics.feature_spread(X, rng))
     start = KernelFit(start, np.zeros(y.shape[1]) + settings.first_noise)
-    climb = Climb(learner, start, smoothness, rng, separate=separate, first=len(X))
+    climber = climb.Climb(learner, start, smoothness, rng, separate, first=len(X))
     try:
-        return climb.best_of_few()
+        return climber.best_of_few()
     except (FloatingPointError, np.linalg.LinAlgError):
         return None
 
@@ -267,9 +252,8 @@ class NearRows:
         # A map of the columns has so many entries that it could fit the targets of the
         # judging rows, if these were targets of neighbours while it is learned.
         self.part = learner.take(rows)
-        self.seed = rng.randint(
-            statistics.LARGEST_SEED
-        )  # all fits learn from the same minibatches
+        # all fits learn from the same minibatches
+        self.seed = rng.randint(statistics.LARGEST_SEED)
 
     def run(self, fit, turned, learn_map):
         """Return the best fit: of the evidence, of near rows, or with a map of these.
@@ -279,7 +263,7 @@ class NearRows:
         """
         best = self.judges.better(fit, self.near(fit))
         if self.too_smooth(best):
-            best = self.near(best.of_smoothness(ROUGH))
+            best = self.near(best.of_smoothness(climb.ROUGH))
         D, most = self.learner.X.shape[1], self.learner.options.tuning.most_columns
         if not learn_map or D == 1 or not self.chosen:
             return best  # a map of a user's kernel is asked for, or there is none
@@ -301,7 +285,7 @@ class NearRows:
         know of a row.
         """
         smooth = self.chosen and math.isinf(fit.kernel.k2.nu)
-        return smooth and self.judges.say(fit)[2] <= NOISY
+        return smooth and self.judges.say(fit)[2] <= holdout.NOISY
 
     def near(self, fit):
         """Return a fit after learning from near rows."""
@@ -333,5 +317,5 @@ class NearRows:
 
 def smoothnesses(fit):
     """Return fits of the default kernel, rough to smooth, and the place of a fit."""
-    fits = [fit.of_smoothness(nu) for nu in SMOOTHNESS]
-    return fits, SMOOTHNESS.index(fit.kernel.k2.nu)
+    fits = [fit.of_smoothness(nu) for nu in climb.SMOOTHNESS]
+    return fits, climb.SMOOTHNESS.index(fit.kernel.k2.nu)

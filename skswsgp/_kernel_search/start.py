@@ -17,21 +17,15 @@ from sklearn.base import clone
 from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.threads import max_threads
 from skswsgp._covariance.compile import compile_kernel, length_scales
-from skswsgp._kernel_search import point_choice
+from skswsgp._kernel_search import holdout, point_choice, robust_start
 from skswsgp._kernel_search.climb import SMOOTHNESS
 from skswsgp._kernel_search.evidence import BOUND_WORK, maximize_bound
-from skswsgp._kernel_search.holdout import (
-    CandidateComparison,
-    has_few_points,
-    learning_part,
-)
 from skswsgp._kernel_search.kernel_choice import learn_kernel, smoothnesses
 from skswsgp._kernel_search.kernel_learning import (
     KernelFit,
     LearningOptions,
     count_few_rows,
 )
-from skswsgp._kernel_search.robust_start import learn_robust_kernel
 from skswsgp._kernel_search.site_refinement import learn_shape, refine_kernel
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._rows.columns import mapped
@@ -93,7 +87,7 @@ def choose_points(fit, data, spread, settings, rng):
     The columns are scaled by their `spread` (D,).
     """
     Z, H, D = None, None, data.X.shape[1]
-    if auto.allows_few_points(settings, data.n_all, D):
+    if auto.allows_few_points(settings, data.n_all):
         Z, fit = point_choice.find_few_points(fit, data, settings)
     if Z is None:
         n_inducing, H = point_choice.count_near_points(fit, data, settings)
@@ -157,7 +151,7 @@ def learn_start(settings, data, spread, rng):
     M = auto.count_inducing(settings, data.n_all, D)
     H = auto.count_neighbors(settings, data.n_all, M, D)
     chosen = settings.solver.finds_optimum and isinstance(settings.inducing_points, str)
-    few = chosen and has_few_points(M, data.n_all, D, settings.tuning)
+    few = chosen and holdout.has_few_points(M, data.n_all, D, settings.tuning)
     n_threads = max_threads(settings.n_jobs, data.n_rows)
     # "auto" is the CPU here: some 100,000 rows are too few for a GPU to pay off.
     device = "cuda" if settings.device == "cuda" else "cpu"
@@ -176,15 +170,15 @@ def learn_start(settings, data, spread, rng):
     if not chosen:
         return unscaled
     # Site refinement chose its scale with an inducing point at each row of a part.
-    rescaled = not record.has_noise and has_few_points(
+    rescaled = not record.has_noise and holdout.has_few_points(
         M, data.n_all, D, settings.tuning, rows_per_point=1
     )
     if not few and not rescaled:
         return fit
-    comparison = CandidateComparison(M, H, spread, data, settings, options, rng)
+    comparison = holdout.CandidateComparison(M, H, spread, data, settings, options, rng)
     if not comparison.decisive:
         return unscaled
-    part, fits = learning_part(M, data, rng), [fit]
+    part, fits = holdout.learning_part(M, data, rng), [fit]
     if few and part.n_rows < data.n_rows:
         with suppress(FloatingPointError):  # the other candidate remains
             fits.append(learn(part))
@@ -209,7 +203,7 @@ def learn_fit(data, settings, options, rng, n_neighbors, by):
     )  # fmt: skip
     rows = data._replace(y=targets)
     if record.has_noise and not record.conjugate:
-        return learn_robust_kernel(learn, rows, settings, options, rng)
+        return robust_start.learn_robust_kernel(learn, rows, settings, options, rng)
     if refined:
         return refined_fit(partial(learn, rows), data, settings, options, rng)
     fit = learn(rows)._replace(shape=settings.first_shape)

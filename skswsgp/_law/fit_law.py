@@ -4,23 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._law import student
+from skswsgp._law import local_density, student, widths
 from skswsgp._law.law import Observations, PredictiveLaw, is_learned
-from skswsgp._law.local_density import (
-    TRIED_ROWS,
-    LocalDensity,
-    learn_shape,
-    near_targets,
-)
-from skswsgp._law.widths import (
-    NEAR,
-    REFERENCE,
-    Nearness,
-    NearPoints,
-    measure_distances,
-    measure_nearness,
-    measure_sizes,
-)
 from skswsgp._posterior.left_out import LEAST_ERROR
 from skswsgp._rows.inducing import rows_at_points
 from skswsgp._rows.statistics import is_gain
@@ -34,8 +19,8 @@ class Neighborhoods(NamedTuple):
 
     own: np.ndarray  # (n,) the points to which all rows belong
     sample: np.ndarray  # (k,) numbers of the rows of the sample
-    near: NearPoints  # the points nearest to these, two more than `NEAR`
-    nearness: Nearness
+    near: widths.NearPoints  # the points nearest to these, two more than `NEAR`
+    nearness: widths.Nearness
 
     @property
     def own_of_sample(self):
@@ -50,17 +35,19 @@ def find_neighborhoods(data, numbers, nearest, length_scales, group, sample):
     belong to the points `group` (n,), or to their nearest points.
     """
     Z, M = nearest.Z, len(nearest.Z)
-    if M < REFERENCE + 2:  # a row may be the only one of a point, and loses it then
+    # a row may be the only one of a point, and loses it then
+    if M < widths.REFERENCE + 2:
         return None
-    lists, K = nearest.of(numbers[sample], min(NEAR + 2, M - 1)), min(REFERENCE + 1, M)
+    lists = nearest.of(numbers[sample], min(widths.NEAR + 2, M - 1))
+    K = min(widths.REFERENCE + 1, M)
     own = nearest.of(numbers, 1)[:, 0] if group is None else group
     there = np.arange(len(own)) if group is not None else rows_at_points(Z, data, own)
     at_points, first = np.unique(own[there], return_index=True)
     rows = numbers[there[first]]  # whose lists may be known
     of_points = nearest.of(rows, K) if len(at_points) == M else nearest.of_points(K)
     X = data.take(sample).inputs.astype(np.float64, copy=False)
-    near = measure_distances(X, Z, lists, length_scales)
-    nearness = measure_nearness(Z, of_points, length_scales)
+    near = widths.measure_distances(X, Z, lists, length_scales)
+    nearness = widths.measure_nearness(Z, of_points, length_scales)
     return Neighborhoods(own, sample, near, nearness)
 
 
@@ -72,8 +59,8 @@ def fit_law(residuals, around):
     """
     z, sizes, nearness = residuals.standardised, None, None  # (n, Q)
     if around is not None:
-        sizes = measure_sizes(np.abs(z), around.own, len(around.nearness.spacing))
         nearness = around.nearness
+        sizes = widths.measure_sizes(np.abs(z), around.own, len(nearness.spacing))
         fade, logs = features_of_sample(sizes, z, around)
         residuals = residuals.at(around.sample)
         z = residuals.standardised  # (k, Q)
@@ -146,7 +133,7 @@ def add_near_targets(law, observations, y, kinds, around, rng):
     """
     Q, chosen = y.shape[1], rng.permutation(len(y))[:FITTED_ROWS]
     own = around.own_of_sample[chosen]
-    points = around.near.at(chosen).without(own).nearest(NEAR)
+    points = around.near.at(chosen).without(own).nearest(widths.NEAR)
     distances = points.distances / points.unit[:, None]
     before, y = observations.at(chosen), y[chosen]
     density, errors = before.log_density(y), (y - before.mean) / before.process
@@ -156,12 +143,12 @@ def add_near_targets(law, observations, y, kinds, around, rng):
         both = targets, before.mean[:, [q]] + residuals
         usual = np.exp(np.log(before.scale[:, q]).mean())
         rows = y[:, q], density[:, q], both, distances
-        shape[:, q], is_residual[q] = learn_shape(*rows, usual)
+        shape[:, q], is_residual[q] = local_density.learn_shape(*rows, usual)
     if not shape[0].any():
         return law
     targets = np.where(is_residual, kinds[1], kinds[0])
-    near = LocalDensity(targets, is_residual, *shape)
-    after = near_targets(near, points, np.ones_like(y), before.mean)
+    near = local_density.LocalDensity(targets, is_residual, *shape)
+    after = local_density.near_targets(near, points, np.ones_like(y), before.mean)
     better = are_better(before, before._replace(near=after), y)
     share = np.where(better, near.share, 0.0)
     return law._replace(density=near._replace(share=share)) if share.any() else law
@@ -176,7 +163,7 @@ def are_better(before, after, y):
     likelier = after.log_density(y) - before.log_density(y)
     outputs = [q for q in range(y.shape[1]) if after.mixes(q)]
     outputs = [q for q in outputs if is_likelier(likelier[:, q], 3)]
-    better, few = np.zeros(y.shape[1], dtype=bool), slice(0, TRIED_ROWS)
+    better, few = np.zeros(y.shape[1], dtype=bool), slice(0, local_density.TRIED_ROWS)
     if outputs:
         closer = before.at(few).crps(y[few]) - after.at(few).crps(y[few])
         better[outputs] = [is_gain(closer[:, q]) for q in outputs]
@@ -191,7 +178,7 @@ def left_out_points(sizes, around):
     """
     own = around.own_of_sample
     gone = sizes.counts[own] == 1.0
-    return around.near.without(np.where(gone, own, -1)).nearest(NEAR + 1)
+    return around.near.without(np.where(gone, own, -1)).nearest(widths.NEAR + 1)
 
 
 def has_errors(z):

@@ -94,6 +94,14 @@ def point_bound(model, X, y, active, row, H, work):
     return ell, kl, jitter
 
 
+@njit_inner
+def clear_points(d_points, n):
+    """Set the derivatives by the coordinates of the first n points to zero."""
+    for d in range(d_points.shape[0]):
+        for h in range(n):
+            d_points[d, h] = 0.0
+
+
 @njit_inline
 def bound_vjp(model, H, weight, jitter, work, grads, b, c):
     """Adjoint of `point_bound` for weight (E log p - beta / W KL_w).
@@ -109,9 +117,7 @@ def bound_vjp(model, H, weight, jitter, work, grads, b, c):
     Z, d_Z, n = work.points, work.d_points, H + 1
     d_log, moving = grads.d_log[c], model.train_inducing
     if moving:
-        for d in range(d_Z.shape[0]):
-            for h in range(n):
-                d_Z[d, h] = 0.0
+        clear_points(d_Z, n)
     tile_vjp(model, Z, n, Z, TRIANGLE, work, 0, d_log, d_Z, d_Z, moving)
     if moving:
         for d in range(d_Z.shape[0]):
@@ -167,18 +173,13 @@ def factorise_dense(model, active, H, factor):
 
 
 @njit_inline
-def fill_dense_point(model, X, row, H, factor, work, column):
-    """Set the covariances of X[row] with all active points, then with itself."""
-    for d in range(X.shape[1]):
-        column[d, 0] = X[row, d]
-    fill_tile(model, column, 1, factor.points, H, work, 0)
-    fill_tile(model, column, 1, column, TRIANGLE, work, H)
-
-
-@njit_inline
 def dense_bound(model, X, y, row, H, factor, work, column):
     """Return E log p(y | f) of one row; set in `work` what `dense_bound_vjp` reads."""
-    fill_dense_point(model, X, row, H, factor, work, column)
+    for d in range(X.shape[1]):
+        column[d, 0] = X[row, d]
+    # covariances with all active points, then with itself
+    fill_tile(model, column, 1, factor.points, H, work, 0)
+    fill_tile(model, column, 1, column, TRIANGLE, work, H)
     posterior.posterior(model, factor, work, 0, H)
     return expected_log_prob(model, y, row, work)
 

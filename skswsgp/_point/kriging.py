@@ -14,11 +14,11 @@ of these densities over the data is the likelihood of Vecchia (1988).
 import math
 
 from skswsgp._compiled import linalg
-from skswsgp._compiled.jit import njit_inline, njit_inner
+from skswsgp._compiled.jit import njit_inline
 from skswsgp._compiled.special import compiled_log_density
 from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._covariance.program import tile_vjp
-from skswsgp._point.bound import fill_point, unpack
+from skswsgp._point.bound import clear_points, fill_point, unpack
 from skswsgp._point.posterior import conditional_weights, covariance_vjp, weighted_mean
 
 
@@ -86,14 +86,6 @@ def kriging_vjp(model, work, H, q, weight, d_noise):
             work.d_K[i, j] += a * half[0, j] + r * work.a[0, j]
     work.adjoint[top, start + H] += g_F
     d_noise[q] += model.noise[q] * d_variance + weight * work.d_noise[q]
-
-
-@njit_inner
-def clear_points(d_points, n):
-    """Set the derivatives by the coordinates of the first n points to zero."""
-    for d in range(d_points.shape[0]):
-        for h in range(n):
-            d_points[d, h] = 0.0
 
 
 @njit_inline

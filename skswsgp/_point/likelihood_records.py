@@ -51,10 +51,12 @@ class LikelihoodRecord:
     shape_bounds = (0.0, 0.0)
     least_noise = None  # least inverse of what a target tells of f, where it has one
     usual_variance = 9.0  # median of the prior of the kernel's variance
+    n_nodes = HERMITE_NODES  # of quadrature, 0 where expectations have closed forms
 
     def make_nodes(self, n_latent):
         """Return the quadrature: nodes (1 or n_latent, n) and weights (n,)."""
-        nodes, weights = gauss_hermite(HERMITE_NODES)
+        n = self.n_nodes
+        nodes, weights = gauss_hermite(n) if n else np.zeros((2, 0))
         return nodes[None], weights
 
     def regression_targets(self, y, n_latent):
@@ -78,10 +80,7 @@ class Gaussian(LikelihoodRecord):
     """y_q = f_q + N(0, noise_q); the expectation has a closed form."""
 
     name, code, conjugate = "gaussian", likelihoods.GAUSSIAN, True
-    has_noise = True
-
-    def make_nodes(self, n_latent):
-        return np.zeros((1, 0)), np.zeros(0)
+    has_noise, n_nodes = True, 0
 
     def log_density(self, mean, variance, y, noise, shape=None):
         """Return log p(y) (n,) in nats, summed over outputs, for f ~ N(mean, variance).
@@ -110,9 +109,7 @@ class StudentT(LikelihoodRecord):
 
     name, code, has_noise = "student_t", likelihoods.STUDENT_T, True
     usual_shape, shape_bounds = 4.0, (2.05, 200.0)  # deviations are infinite up to 2
-
-    def make_nodes(self, n_latent):
-        return np.zeros((1, 0)), np.zeros(0)
+    n_nodes = 0
 
     def log_density(self, mean, variance, y, noise, shape):
         """Return log p(y) (n,) in nats, summed over outputs, for f ~ N(mean, variance).
@@ -133,9 +130,7 @@ class Poisson(LikelihoodRecord):
 
     name, code, counts = "poisson", likelihoods.POISSON, True
     usual_variance = 1.0  # counts seldom vary by more than a factor of exp(2)
-
-    def make_nodes(self, n_latent):
-        return np.zeros((1, 0)), np.zeros(0)
+    n_nodes = 0
 
     def sizes(self, shape):
         """Return the sizes of `log_rates` for the shapes of the likelihood (Q,)."""
@@ -193,9 +188,7 @@ class NegativeBinomial(Poisson):
 
     name, code = "negative_binomial", likelihoods.NEGATIVE_BINOMIAL
     usual_shape, shape_bounds = 5.0, (1e-2, 1e10)
-
-    def make_nodes(self, n_latent):
-        return LikelihoodRecord.make_nodes(self, n_latent)
+    n_nodes = HERMITE_NODES
 
     def sizes(self, shape):
         return np.asarray(shape, dtype=np.float64)

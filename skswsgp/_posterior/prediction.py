@@ -116,7 +116,9 @@ class Posterior(NamedTuple):
         """Return the exact means k(X @ linear_map, Z) alpha (n, Q)."""
         means = []
         with self.engine(len(X), 1) as engine:  # without work for neighbours
-            products = exact_products(engine)
+            model = engine.kernel_snapshot()
+            kernel = in_float64(kernel_of(model))
+            products = engine.make_products(kernel, model.Z, engine.n_threads)
             for rows in row_blocks(len(X)):
                 block = self.rows(X[rows], np.float64)
                 means.append(products.multiply(block, self.alpha))
@@ -218,13 +220,6 @@ def nearest_points(model, X, center, k, n_jobs):
     for rows in row_blocks(len(X)):
         parts.append(search.query(center_rows(X[rows], center, model.Z.dtype)))
     return np.concatenate(parts)
-
-
-def exact_products(engine):
-    """Return an engine's products with covariances of its inducing points."""
-    model = engine.kernel_snapshot()
-    kernel = in_float64(kernel_of(model))
-    return engine.make_products(kernel, model.Z, engine.n_threads)
 
 
 def mean_log_density(engine, data, lists, log_density, attributes):

@@ -108,11 +108,6 @@ def _require_usable_units(spread, largest, dtype):
         )
 
 
-def varying_features(X):
-    """Return which columns of X are not constant, (D,) bool."""
-    return (X != X[0]).any(axis=0)
-
-
 def mean_and_scale(y, sample_weight):
     """Return weighted mean and standard deviation, 1 if constant, of each output."""
     y, exponent = fractions(y)

@@ -48,7 +48,9 @@ def require_numeric_types(X, reader):
     Dates and numbers as text could be converted, but are not what a kernel should see.
     `reader` is the name of the estimator that reads X.
     """
-    types = types_of(X)
+    types = [X.dtype] if isinstance(X, np.ndarray) else []
+    if hasattr(X, "columns"):
+        types = getattr(X, "dtypes", [])
     names = [getattr(each, "name", None) or str(each) for each in types]
     if issparse(X) or (names and all(name.startswith("Sparse") for name in names)):
         raise TypeError(
@@ -94,13 +96,6 @@ def require_unmasked(**arrays):
                 "none, for the values below the mask would count as data; leave their "
                 "rows out, or fill the entries."
             )
-
-
-def types_of(X):
-    """Return the types of the columns of a frame, that of an array, or none."""
-    if hasattr(X, "columns"):
-        return list(getattr(X, "dtypes", []))
-    return [X.dtype] if isinstance(X, np.ndarray) else []
 
 
 def described(X, position, kind, why, reader):

@@ -33,7 +33,7 @@ def count_neighbors(settings, n_rows, M, n_features):
     H, tuning = settings.n_neighbors, settings.tuning
     if not isinstance(H, str):
         return min(H, M)
-    if takes_few_points(settings, n_rows, M, n_features):
+    if takes_few_points(settings, n_rows, M):
         return M
     if tries_exact_means(settings, n_rows, M, n_features):
         # a GPU would factorise a matrix of all points for each row
@@ -47,13 +47,13 @@ def count_neighbors(settings, n_rows, M, n_features):
     return min(settings.solver.count_neighbors(n_rows, M, tuning), M)
 
 
-def takes_few_points(settings, n_rows, M, n_features):
+def takes_few_points(settings, n_rows, M):
     """Return whether M inducing points are a few that each of many rows depends on."""
     few = M <= settings.tuning.dense_rows
-    return few and allows_few_points(settings, n_rows, n_features)
+    return few and allows_few_points(settings, n_rows)
 
 
-def allows_few_points(settings, n_rows, n_features):
+def allows_few_points(settings, n_rows):
     """Return whether a few points that tell all of f may take the place of many.
 
     All rows would be points that each of them uses, but these are too many for that.
@@ -111,7 +111,7 @@ def tries_exact_means(settings, n_rows, M, n_features):
     told = settings.likelihood_record.least_noise is None
     told = told or M <= settings.tuning.dense_rows
     cheap = exact_work(settings, M, n_features) <= settings.tuning.mean_work
-    few = takes_few_points(settings, n_rows, M, n_features)
+    few = takes_few_points(settings, n_rows, M)
     return settings.n_neighbors == "all" or (told and cheap and not few)
 
 
@@ -170,13 +170,13 @@ def require_room(settings, n_rows, n_features):
         )
 
 
-def warn_of_blocks(settings, n_rows, shape, H):
+def warn_of_blocks(settings, n_rows, M, H):
     """Warn if lists and weights of rows exceed scikit-learn's working memory.
 
-    Many rows that all depend on few points, of a `shape` (M, D), need neither.
+    Many rows that all depend on few points need neither.
     """
     size, room = 8 * n_rows * H, memory_budget()
-    if size <= room or takes_few_points(settings, n_rows, *shape):
+    if size <= room or takes_few_points(settings, n_rows, M):
         return
     warn_caller(
         f"the neighbors and weights of {n_rows:,} rows, with n_neighbors={H}, take "

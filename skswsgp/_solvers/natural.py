@@ -47,7 +47,6 @@ class NaturalSolver(Solver):
     `rng` draws the order of the Vecchia prior, and `sites` are those of all rows.
     """
 
-    solved = True  # before the first round
     draws = True
     exact_means = True
 

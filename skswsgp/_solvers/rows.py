@@ -46,7 +46,7 @@ def site_rows(data, engine, kernel, settings, search, memory):
     """
     dense = engine.all_inducing is not None and engine.model.full
     dense = dense and data.n_rows > settings.tuning.dense_rows
-    if dense and takes_few_points(settings, data.n_all, *engine.model.Z.shape):
+    if dense and takes_few_points(settings, data.n_all, len(engine.model.Z)):
         return DenseSites.of(engine, data)
     lookup = NeighborTracker(search, data.n_rows, memory).lookup
     return SiteRows.of(engine, kernel, data, settings.likelihood_record, lookup, memory)

@@ -30,6 +30,8 @@ class Solver(ABC):
     exact_means = False  # whether it can replace the neighbours' means by exact ones
     sites = None  # the `SiteRows` of the rows, or of these and of others
     keeps_best = False  # whether the round of least loss is restored at the end
+    usable = True  # whether there is a model to keep when training is interrupted
+    solved = True  # whether all linear systems of the last round were solved
 
     @abstractmethod
     def advance(self, index):
@@ -48,16 +50,6 @@ class Solver(ABC):
     @abstractmethod
     def converged(self):
         """Whether another round would hardly change the model."""
-
-    @property
-    def usable(self):
-        """Whether there is a model to keep when training is interrupted."""
-        return True
-
-    @property
-    def solved(self):
-        """Whether all linear systems of the last round were solved."""
-        return True
 
     @classmethod
     def count_inducing(cls, n_rows, n_features, tuning):

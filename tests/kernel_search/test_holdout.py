@@ -215,7 +215,7 @@ def test_few_points_get_a_smoother_kernel(rng, monkeypatch):
     X, y = waves(rng, 600)
     model = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
     assert model.kernel_.k2.length_scale > 0.3
-    monkeypatch.setattr(start, "has_few_points", lambda *args: False)
+    monkeypatch.setattr(holdout, "has_few_points", lambda *args: False)
     other = SWSGPRegressor(n_inducing=20, random_state=0).fit(X, y)
     assert other.kernel_.k2.length_scale < 0.3
     X_new, y_new = waves(rng, 500)
