@@ -21,8 +21,10 @@ ORDER = CORE + PARTS
 # What the core imports of a part, inside a function that is called on demand.
 ON_DEMAND = {
     ("_engine.select", "cuda"),
+    ("_kernel_search.start", "noise"),
     ("_estimators.latent", "explain"),
     ("_estimators.latent", "joint"),
+    ("_estimators.observations", "noise"),
     ("_estimators.regressor", "joint"),
     ("_estimators.regressor", "noise"),
     ("_estimators.regressor", "streams"),
@@ -51,7 +53,7 @@ IMPORTERS = {
     "cupyx": {"cuda.device"},
 }
 # Totals. They may fall, and are not raised: see CONTRIBUTING.md.
-MAX_LINES_OF_CORE = 12_564  # of code
+MAX_LINES_OF_CORE = 12_432  # of code
 MAX_LINES_OF_FUNCTION = 45  # of code
 MAX_ARGUMENTS = 10  # except `__init__` and compiled functions
 MANY_ARGUMENTS, MAX_WITH_MANY = 6, 33  # how many functions may have more

@@ -11,7 +11,6 @@ from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._fit.targets import require_no_exposure
 from skswsgp._law.counts import Counts, require_counts
 from skswsgp._law.law import gaussian_law
-from skswsgp._law.student_noise import StudentNoise
 from skswsgp._law.widths import measure_distances
 from skswsgp._posterior import prediction
 from skswsgp._posterior.extrapolation import ExtrapolationWarning
@@ -182,6 +181,8 @@ class ObservationsMixin(QuantilesMixin):
         mean, variance = self._moments(posterior, rows, seen=seen)
         most = self._largest_deviations(rows, posterior.categories)
         if not record.conjugate:
+            from skswsgp.noise import StudentNoise
+
             noise = np.broadcast_to(self.noise_variance_, Q)
             return StudentNoise(mean, variance, noise, self.likelihood_shape_)
         process = np.sqrt(variance + self._noise_of_rows(noise_variance, X))

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.threads import max_threads
 from skswsgp._covariance.compile import compile_kernel, length_scales
-from skswsgp._kernel_search import holdout, point_choice, robust_start
+from skswsgp._kernel_search import holdout, point_choice
 from skswsgp._kernel_search.climb import SMOOTHNESS
 from skswsgp._kernel_search.evidence import BOUND_WORK, maximize_bound
 from skswsgp._kernel_search.kernel_choice import learn_kernel, smoothnesses
@@ -203,7 +203,9 @@ def learn_fit(data, settings, options, rng, n_neighbors, by):
     )  # fmt: skip
     rows = data._replace(y=targets)
     if record.has_noise and not record.conjugate:
-        return robust_start.learn_robust_kernel(learn, rows, settings, options, rng)
+        from skswsgp.noise import learn_robust_kernel
+
+        return learn_robust_kernel(learn, rows, settings, options, rng)
     if refined:
         return refined_fit(partial(learn, rows), data, settings, options, rng)
     fit = learn(rows)._replace(shape=settings.first_shape)

@@ -12,7 +12,6 @@ from scipy.optimize import minimize
 from scipy.special import betaln, digamma, ndtr, ndtri, stdtr, stdtrit
 
 from skswsgp._compiled.special import gaussian_log_density, student_log_density
-from skswsgp._kernel_search.robust_start import FREEDOM_PRIOR
 from skswsgp._point.likelihood_records import LIKELIHOODS
 
 # Degrees of freedom of the law. Draws of fewer go far beyond what targets were, and
@@ -24,6 +23,7 @@ MOST_FACTOR = 30.0  # of a scale, at mean features or where a feature grows e-fo
 # Prior standard deviations of the coefficients: of the first, which makes all scales
 # larger or smaller, and of the others, by which the scale follows a feature.
 LEVEL_PRIOR, SLOPE_PRIOR = 0.3, 0.5
+FREEDOM_PRIOR = 0.1  # mean of the exponential prior of 1 / nu
 
 
 def log_density(z, log_scale, freedom):

@@ -1,5 +1,7 @@
-"""Noise that varies, for likelihood="heteroscedastic", imported when it is learned."""
+"""Noise that varies or has outliers, imported when a likelihood asks for it."""
 
 from skswsgp.noise.process import learn_noise_model
+from skswsgp.noise.robust_start import learn_robust_kernel
+from skswsgp.noise.student_noise import StudentNoise
 
-__all__ = ["learn_noise_model"]
+__all__ = ["StudentNoise", "learn_noise_model", "learn_robust_kernel"]

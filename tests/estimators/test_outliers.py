@@ -8,9 +8,9 @@ from scipy import stats
 
 from skswsgp import SWSGPRegressor
 from skswsgp._compiled.special import noisy_student_log_density
-from skswsgp._kernel_search.robust_start import fit_tails
 from skswsgp._rows.statistics import robust_mean_and_scale
 from skswsgp.metrics import pinball
+from skswsgp.noise.robust_start import fit_tails
 
 SOLVERS = {"natural": {}, "adam": ADAM | {"learn_kernel": True, "n_inducing": 40}}
 

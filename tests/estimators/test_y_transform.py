@@ -15,7 +15,6 @@ from sklearn.utils import get_tags
 from skswsgp import ExtrapolationWarning, SWSGPRegressor
 from skswsgp._fit.targets import see_targets
 from skswsgp._law.law import Observations, gaussian_law
-from skswsgp._law.student_noise import StudentNoise
 from skswsgp._rows.target_scale import (
     Logarithm,
     SeenTargets,
@@ -23,6 +22,7 @@ from skswsgp._rows.target_scale import (
 )
 from skswsgp.joint.predictions import transformed_covariance
 from skswsgp.metrics import get_scorer, interval_score, pinball
+from skswsgp.noise import StudentNoise
 from skswsgp.solvers import Adam
 
 TRANSFORMS = ["log", "yeo-johnson"]

@@ -13,12 +13,12 @@ from scipy.optimize import minimize
 
 from skswsgp._compiled.special import student_log_density
 from skswsgp._kernel_search.kernel_learning import KernelLearner, draw_learning_rows
+from skswsgp._law.student import FREEDOM_PRIOR
 from skswsgp._point.adam_step import LOG_NOISE_BOUNDS
 from skswsgp._rows.statistics import distinct_observations, robust_mean_and_scale
 
 REFITS = 2  # times that the kernel is learned anew; a third changed no error by 1 %
 MOST_DEVIATIONS = 5.0  # of y from its median, where the kernel is learned first
-FREEDOM_PRIOR = 0.1  # mean of the exponential prior of 1 / nu
 
 
 def learn_robust_kernel(learn, data, settings, options, rng):
