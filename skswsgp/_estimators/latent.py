@@ -12,7 +12,7 @@ from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._posterior import extrapolation
 from skswsgp._posterior.near_sites import known_sites
 from skswsgp._posterior.prediction import Posterior
-from skswsgp._rows.support import EVERYWHERE, spread_of_levels
+from skswsgp._rows.support import EVERYWHERE
 from skswsgp._solvers.model import build_model, with_factor
 
 
@@ -98,12 +98,9 @@ class LatentFunctionsMixin:
             than 95 % of the prior variance of all latent functions. See "New categories
             and extrapolation".
         """
-        X = self._checked(X)
-        rows, posterior = self._on_scale(X), self._posterior()
-        _, variance = posterior.moments(rows)
-        support = getattr(self, "_support", EVERYWHERE)
-        novel = support.is_far(X) | extrapolation.are_novel(posterior, rows, variance)
-        return novel | (spread_of_levels(rows, posterior.categories) > 0.0)
+        from skswsgp.explain import novel_rows
+
+        return novel_rows(self, X)
 
     def predict_gradient(
         self, X: ArrayLike, return_std: bool = False, *, n_neighbors: Neighbors = None

@@ -56,17 +56,6 @@ def share_of_unknown_rows(posterior, X, variance):
     return share if share - share_of_unknown_points(posterior) > MOST_UNKNOWN else 0.0
 
 
-def are_novel(posterior, X, variance):
-    """Return which rows (n,) are unknown, or none where most points are as well.
-
-    Other arguments are those of `share_of_unknown_rows`.
-    """
-    unknown = are_unknown(posterior, X, variance)
-    if unknown.any() and share_of_unknown_points(posterior) > MOST_UNKNOWN:
-        return np.zeros_like(unknown)
-    return unknown
-
-
 def are_unknown(posterior, X, variance):
     """Return which rows (n,) are unknown; see `share_of_unknown_rows`."""
     prior = posterior.kernel.diag(mapped(X, posterior.linear_map))

@@ -50,12 +50,6 @@ class Support(NamedTuple):
     high: np.ndarray  # (D,)
     categories: tuple  # of the scaled columns
 
-    def is_far(self, X):
-        """Return which rows (n,) lie further outside a range than it is wide."""
-        rounding = np.finfo(np.float32).eps * np.maximum(*map(np.abs, self[:2]))
-        width = np.maximum(self.high - self.low, rounding)
-        return np.any((X < self.low - width) | (X > self.high + width), axis=1)
-
 
 EVERYWHERE = Support(-np.inf, np.inf, ())  # of models that do not say
 
