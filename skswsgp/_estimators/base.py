@@ -21,11 +21,9 @@ from skswsgp._estimators.shared_docs import with_shared_text
 from skswsgp._fit.encode import CheckedRows, UserRows, encode, unite_copies
 from skswsgp._fit.learn import learn
 from skswsgp._fit.solve import learn_law, solve
+from skswsgp._rows import column_scale, statistics, target_scale
 from skswsgp._rows.checks import check_row_values, require_word_of_fit
-from skswsgp._rows.column_scale import SCALES
 from skswsgp._rows.data import KeptRows, TrainingRows
-from skswsgp._rows.statistics import LARGEST_SEED
-from skswsgp._rows.target_scale import TRANSFORMS
 from skswsgp._solvers.constraints import Count
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
@@ -67,7 +65,7 @@ class BaseSWSGP(
 
     _parameter_constraints: dict = {  # noqa: RUF012  scikit-learn's own form
         "kernel": "no_validation",  # checked by compile_kernel, which says more
-        "x_transform": [StrOptions({"auto", *SCALES}), None],
+        "x_transform": [StrOptions({"auto", *column_scale.SCALES}), None],
         "learn_map": [StrOptions({"auto"}), "boolean"],
         "n_inducing": [StrOptions({"auto"}), Count()],
         "n_neighbors": [StrOptions({"auto", "all"}), Count()],
@@ -155,7 +153,7 @@ class BaseSWSGP(
             rows = self._check_rows(given, reset=not fitted).by_content()
             settings = self._settings(is_trial)
             free = rows.noise_variance is None and validation[1] is None
-            free = TRANSFORMS if free else ()
+            free = target_scale.TRANSFORMS if free else ()
             targets = self._targets_of_fit(rows, settings, fitted, free=free)
             problem = self._problem(rows, targets, settings, fitted, validation, noise)
         with task.stage("kernel"):
@@ -217,7 +215,7 @@ class BaseSWSGP(
 
     def _rows_to_keep(self, rows, factor):
         """Return the `KeptRows` of `CheckedRows` for streams."""
-        seed = check_random_state(self.random_state).randint(LARGEST_SEED)
+        seed = check_random_state(self.random_state).randint(statistics.LARGEST_SEED)
         order = np.argsort(rows.numbers)  # the oldest first
         columns = [column[rows.numbers[order]] for column in rows.user]
         exposure = None if rows.exposure is None else rows.exposure[order]

@@ -17,13 +17,8 @@ from scipy.special import softmax
 
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import free_variance, updated_kernel
+from skswsgp._kernel_search import holdout
 from skswsgp._kernel_search.climb import FIRST_ROWS, FIRST_STEPS, MAP_STEPS
-from skswsgp._kernel_search.holdout import (
-    TrialRows,
-    gaussian_sites,
-    log_prior_of_shape,
-    train,
-)
 from skswsgp._kernel_search.kernel_learning import evidence_work
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._rows.columns import mapped
@@ -79,7 +74,7 @@ class Found(NamedTuple):
     linear_map: np.ndarray | None = None  # the map (D, D) of the columns
 
 
-class BoundSearch(TrialRows):
+class BoundSearch(holdout.TrialRows):
     """A search for a kernel by the bound of all rows, each of which is a point of Z.
 
     `found` is the best kernel so far, or None before the first, and `shared` says
@@ -132,7 +127,7 @@ class BoundSearch(TrialRows):
         first, (low, high) = self.settings.first_shape, self.record.shape_bounds
 
         def value(found, shape):
-            return found.solver.bound + log_prior_of_shape(shape, first)
+            return found.solver.bound + holdout.log_prior_of_shape(shape, first)
 
         for step, q in product((SHAPE_STEP, 1.0 / SHAPE_STEP), range(len(first))):
             while low <= step * self.shape[q] <= high:
@@ -188,7 +183,8 @@ class BoundSearch(TrialRows):
             gain = value - best
             if gain > 0.0:
                 found, best = Found(kernel, solver, linear_map), value
-                posterior = posterior.given(posterior.X, *gaussian_sites(solver))
+                sites = holdout.gaussian_sites(solver)
+                posterior = posterior.given(posterior.X, *sites)
                 posterior.start = point
         return found, best, partial(posterior.log_volume, moves)
 
@@ -199,7 +195,7 @@ class BoundSearch(TrialRows):
         labels coded as numbers do not show how large f is. With `turn` a map of the
         columns moves too.
         """
-        targets, variances = gaussian_sites(found.solver)
+        targets, variances = holdout.gaussian_sites(found.solver)
         X, noise = self.X - found.solver.data.center, np.ones(targets.shape[1])
         return LogPosterior(
             found.kernel, noise, X, targets, variances, around=start, turn=turn
@@ -217,7 +213,7 @@ class BoundSearch(TrialRows):
         if before is not None:
             model = solver.engine.model
             model.m[:], model.L[:] = before.engine.model.m, before.engine.model.L
-        return train(solver)
+        return holdout.train(solver)
 
     def average_variance(self):
         """Give the kernel the geometric mean of its variance under the posterior.
@@ -239,12 +235,12 @@ class BoundSearch(TrialRows):
         for step in (VARIANCE_STEP, 1.0 / VARIANCE_STEP):
             trial = solver
             while trial.bound > least and low <= step * variance(trial) <= high:
-                trial = train(trial.scaled(slot, step))
+                trial = holdout.train(trial.scaled(slot, step))
                 trials.append(trial)
         logs = np.log([variance(trial) for trial in trials])
         mean = softmax([trial.bound for trial in trials]) @ logs
         nearest = trials[np.argmin(np.abs(logs - mean))]
         factor = np.exp(mean) / variance(nearest)
-        solver = train(nearest.scaled(slot, factor))
+        solver = holdout.train(nearest.scaled(slot, factor))
         kernel = updated_kernel(kernel, solver.engine.model.params)
         self.found = Found(kernel, solver, linear_map)

@@ -12,7 +12,7 @@ import numpy as np
 from numba import prange
 from scipy.linalg import solve_triangular
 
-from skswsgp._compiled import threads
+from skswsgp._compiled import threads, tiles
 from skswsgp._compiled.jit import (
     njit,
     njit_inner,
@@ -20,14 +20,7 @@ from skswsgp._compiled.jit import (
     njit_range,
     njit_small,
 )
-from skswsgp._compiled.tiles import (
-    BLOCK,
-    WIDE,
-    gather_columns,
-    gather_wide,
-    scatter_columns,
-    scatter_wide,
-)
+from skswsgp._compiled.tiles import BLOCK, WIDE
 from skswsgp._point.full_covariance import PANEL_COLUMNS, quadratic_form
 
 MICROSECONDS_PER_ENTRY = 1e-3  # least time of an entry in a product on one core
@@ -171,10 +164,10 @@ def gather_row(lists, weights, squares, i, stop, u, sums, t, first, last):
     """
     q = first
     while q + WIDE <= last:
-        gather_wide(lists, weights, squares, i, stop, u, q, sums, t, q)
+        tiles.gather_wide(lists, weights, squares, i, stop, u, q, sums, t, q)
         q += WIDE
     while q < last:
-        gather_columns(lists, weights, squares, i, stop, u, q, sums, t, q)
+        tiles.gather_columns(lists, weights, squares, i, stop, u, q, sums, t, q)
         q += BLOCK
 
 
@@ -183,10 +176,10 @@ def scatter_row(lists, weights, squares, i, stop, out, values, t, first, last):
     """Add weights[i, h] values[t, q] to out[lists[i, h], q]; see `gather_row`."""
     q = first
     while q + WIDE <= last:
-        scatter_wide(lists, weights, squares, i, stop, out, q, values, t, q)
+        tiles.scatter_wide(lists, weights, squares, i, stop, out, q, values, t, q)
         q += WIDE
     while q < last:
-        scatter_columns(lists, weights, squares, i, stop, out, q, values, t, q)
+        tiles.scatter_columns(lists, weights, squares, i, stop, out, q, values, t, q)
         q += BLOCK
 
 

@@ -17,9 +17,7 @@ import math
 import numpy as np
 from scipy.linalg.lapack import dtrtri
 
-from skswsgp._compiled.linalg import numpy_cholesky
-from skswsgp._compiled.threads import index_blocks
-from skswsgp._compiled.tiles import BLOCK
+from skswsgp._compiled import linalg, threads, tiles
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._linear.site_rows import row_noise
@@ -161,7 +159,7 @@ class NaturalSolver(Solver):
         """Return mean and variance of q(f) at rows of X (n, D), each (n, Q)."""
         find = NeighborTracker(self.search, len(X), memory_budget()).lookup
         parts = []
-        for index in index_blocks(len(X)):
+        for index in threads.index_blocks(len(X)):
             block = center_rows(X[index], self.data.center, self.engine.model.Z.dtype)
             parts.append(self.engine.predict(block, find(index, block), True))
         return tuple(map(np.concatenate, zip(*parts, strict=True)))
@@ -249,7 +247,7 @@ class NaturalSolver(Solver):
                     return None
                 leverage[q] = np.sum(right * u) / np.sum(sites.noise_squares(noise))
             freedom = np.maximum(leverage, 0.0).min() * sites.n_rows
-            most = math.ceil(min(BLOCK, FREEDOM_OF_TRACE / max(freedom, 1.0)))
+            most = math.ceil(min(tiles.BLOCK, FREEDOM_OF_TRACE / max(freedom, 1.0)))
             if most <= n_draws:
                 return leverage
             n_draws = most
@@ -270,8 +268,8 @@ class NaturalSolver(Solver):
         (M, Q), beta = model.m.shape, model.kl_weight
         u = np.zeros((M, n_draws, Q))
         for q in range(Q):
-            for first in range(0, n_draws, BLOCK):
-                k = min(BLOCK, n_draws - first)
+            for first in range(0, n_draws, tiles.BLOCK):
+                k = min(tiles.BLOCK, n_draws - first)
                 noise = sites.noise((seed, 0, q, first), k)
                 right = np.sqrt(beta) * sites.noise_sums(q, noise)
                 e_2 = np.ascontiguousarray(row_noise((seed, 1, q, first), 0, M, k))
@@ -300,5 +298,5 @@ def factor_of_inverse(B):
     U is upper triangular.
     """
     rounding = np.finfo(np.float64).eps * np.diag(B).mean()
-    U = numpy_cholesky(B[::-1, ::-1], rounding)[::-1, ::-1]
+    U = linalg.numpy_cholesky(B[::-1, ::-1], rounding)[::-1, ::-1]
     return dtrtri(U.T, lower=True)[0]
