@@ -87,7 +87,9 @@ def solve(start, task):
                     known = all_here, exact.held_out, settings, trained["kernel_"]
                     trained |= learn_near_sites(solver, data, *known, start.rng)
                 if draws:
-                    trained |= draw(solver, settings, start.rng)
+                    from skswsgp.joint import draws_of_fit
+
+                    trained |= draws_of_fit(solver, settings, start.rng)
         yield Solution(settings, solver, data, group, sites, trained, start.rng)
 
 
@@ -175,20 +177,6 @@ def warn_of_training(solver, start):
             "kernel's variance, or give a regression a larger initial_noise.",
             ConvergenceWarning,
         )
-
-
-def draw(solver, settings, rng):
-    """Return the fitted attribute of draws from q(u), or none and a warning."""
-    u = solver.draw(settings.tuning.n_draws, rng)
-    if u is not None:
-        u = u.astype(settings.dtype)
-        return {"posterior_draws_": u if u.shape[2] > 1 else u[:, :, 0]}
-    more = "" if settings.dtype == "float64" else "; dtype='float64' may help"
-    warn_caller(
-        "the draws from q(u) did not converge: the model is kept without them, and "
-        f"sample_f and return_cov try again{more}.",
-    )
-    return {}
 
 
 def solve_exact_mean(solver, data, group, trained, start, task):

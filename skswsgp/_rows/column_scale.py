@@ -104,11 +104,6 @@ class LevelColumns(NamedTuple):
         """Return the number of new columns, for D old ones."""
         return D + sum(map(len, self.values))
 
-    def names(self, old):
-        """Return names of the new columns, from those (D,) of the old ones."""
-        levels = [f"{old[d]}={x:.15g}" for d, values in self.levels() for x in values]
-        return [*old, *levels]
-
     def levels(self):
         """Return pairs of a place and its values."""
         return zip(self.places, self.values, strict=True)

@@ -20,7 +20,6 @@ from scipy.linalg.lapack import dtrtri
 from skswsgp._compiled import linalg, threads, tiles
 from skswsgp._linear.conjugate_gradients import solve_systems
 from skswsgp._linear.projection import mean_prior_variance
-from skswsgp._linear.site_rows import row_noise
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._rows.data import center_rows, memory_budget
 from skswsgp._rows.statistics import LARGEST_SEED
@@ -189,12 +188,12 @@ class NaturalSolver(Solver):
         """Set m and a diagonal S to the optimum; return whether m converged."""
         model = self.engine.model
         m = model.m.astype(np.float64)
-        left, diagonal = self._solve_for(m, self.sites.right(), np.arange(m.shape[1]))
+        left, diagonal = self.solve_for(m, self.sites.right(), np.arange(m.shape[1]))
         model.m[:] = m
         model.s[:] = model.kl_weight / diagonal
         return len(left) == 0
 
-    def _solve_for(self, x, right, functions, tolerance=None):
+    def solve_for(self, x, right, functions, tolerance=None):
         """Solve B x = right from x on, where B = A' W A + beta P.
 
         Column j belongs to the latent function functions[j]. Returns the columns that
@@ -242,7 +241,7 @@ class NaturalSolver(Solver):
                 noise = sites.noise((seed, 0, q, 0), n_draws)
                 right, which = sites.noise_sums(q, noise), np.full(n_draws, q)
                 u = np.zeros((M, n_draws))
-                left, _ = self._solve_for(u, right, which, self.tuning.round_tolerance)
+                left, _ = self.solve_for(u, right, which, self.tuning.round_tolerance)
                 if len(left) or not np.isfinite(u).all():
                     return None
                 leverage[q] = np.sum(right * u) / np.sum(sites.noise_squares(noise))
@@ -251,35 +250,6 @@ class NaturalSolver(Solver):
             if most <= n_draws:
                 return leverage
             n_draws = most
-
-    @np.errstate(all="ignore")  # results are checked
-    def draw(self, n_draws, rng):
-        """Return draws of u - m from the optimal q(u), (M, n_draws, Q), or None.
-
-        With P = R' R and standard normal e they are the solutions u of
-
-            B u = beta^1/2 A' W^1/2 e_1 + beta R' e_2,
-
-        whose covariance is beta B^-1, all of it, where `_solve` keeps its diagonal.
-        None stands for draws that could not be solved for.
-        """
-        sites, seed = self.sites, rng.randint(LARGEST_SEED)
-        model, tolerance = self.engine.model, self.tuning.round_tolerance
-        (M, Q), beta = model.m.shape, model.kl_weight
-        u = np.zeros((M, n_draws, Q))
-        for q in range(Q):
-            for first in range(0, n_draws, tiles.BLOCK):
-                k = min(tiles.BLOCK, n_draws - first)
-                noise = sites.noise((seed, 0, q, first), k)
-                right = np.sqrt(beta) * sites.noise_sums(q, noise)
-                e_2 = np.ascontiguousarray(row_noise((seed, 1, q, first), 0, M, k))
-                right += beta * self.prior.rows.rmatvec(e_2)
-                part, which = np.zeros((M, k)), np.full(k, q)
-                left, _ = self._solve_for(part, right, which, tolerance)
-                if len(left) or not np.isfinite(part).all():
-                    return None
-                u[:, first : first + k, q] = part
-        return u
 
     def _solve_full(self):
         """Set m and a full S = beta B^-1 = L L', where B = A' W A + beta P."""

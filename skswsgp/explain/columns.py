@@ -130,7 +130,13 @@ def names_of_columns(model):
     numbers = [f"x{d}" for d in range(model.n_features_in_)]
     names = getattr(model, "feature_names_in_", numbers)
     levels = isinstance(model._columns, LevelColumns)
-    return model._columns.names(names) if levels else list(names)
+    return level_names(model._columns, names) if levels else list(names)
+
+
+def level_names(columns, old):
+    """Return names of new `LevelColumns`, from those (D,) of the old ones."""
+    levels = [f"{old[d]}={x:.15g}" for d, values in columns.levels() for x in values]
+    return [*old, *levels]
 
 
 def kernel_by_name(model):

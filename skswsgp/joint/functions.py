@@ -24,6 +24,7 @@ from skswsgp._rows.statistics import LARGEST_SEED
 from skswsgp._rows.support import at_known_levels
 from skswsgp._solvers.natural import NaturalSolver, factor_of_inverse
 from skswsgp._solvers.rows import RowsInMemory
+from skswsgp.joint import posterior_draws
 from skswsgp.joint.random_features import random_features, require_features
 
 N_FEATURES = 1024  # random features of a draw, as correlations within 1 / sqrt(1024)
@@ -124,7 +125,7 @@ def covariance_factor(posterior, settings):
             prior = solver.prior.dense_precision()
             grams = [solver.sites.gram(q) for q in range(Q)]
             return np.stack([factor_of_inverse(A + prior) for A in grams], axis=2)
-        u = solver.draw(tuning.n_draws, rng)
+        u = posterior_draws.draw(solver, tuning.n_draws, rng)
     return None if u is None else u / np.sqrt(tuning.n_draws)
 
 

@@ -15,6 +15,7 @@ from skswsgp._kernel_search.holdout import CandidateComparison
 from skswsgp._kernel_search.kernel_learning import evaluation_work
 from skswsgp._kernel_search.site_refinement import SiteRefinement
 from skswsgp._solvers.natural import NaturalSolver
+from skswsgp.joint import posterior_draws
 from skswsgp.solvers import Adam
 
 SCRIPT = """
@@ -115,7 +116,7 @@ INTERRUPTED = {
     "bound": (BoundSearch, "solved"),
     "refinement": (SiteRefinement, "consider"),
     "candidates": (CandidateComparison, "solve"),
-    "draws": (NaturalSolver, "draw"),
+    "draws": (posterior_draws, "draw"),
     "exact means": (solve, "exact_mean_attributes"),
     "law": (solve, "leave_out_rows"),
     "noise": (NaturalSolver, "advance"),  # in the rounds of a trial

@@ -19,6 +19,7 @@ from skswsgp._rows.column_scale import (
 )
 from skswsgp.explain.columns import (
     column_slopes,
+    level_names,
     slopes_by_old_columns,
     slopes_near_levels,
     squared_level_slopes,
@@ -259,7 +260,7 @@ def test_columns_of_fewest_values_come_first(rng):
     assert level_columns(X, 5 + 3 + 5 + 11).places == (3, 4)
     columns = level_columns(X, 5 + 3)
     assert columns.places == (3,) and columns.forward(X).shape == (144, 8)
-    assert columns.names(list("abcde"))[5:] == ["d=0", "d=1", "d=2"]
+    assert level_names(columns, list("abcde"))[5:] == ["d=0", "d=1", "d=2"]
 
 
 def test_relevance_counts_what_columns_for_values_give_together(rng):
@@ -283,8 +284,8 @@ def test_two_roundings_of_a_number_are_one_value(rng):
     columns = level_columns(x[:, None], 64)
     assert len(columns.values[0]) == 5
     large = 1e12 + codes[:, None]
-    assert columns.names(["x"])[1:3] == ["x=0.1", "x=0.2"]
-    assert "x=1000000000003" in level_columns(large, 64).names(["x"])
+    assert level_names(columns, ["x"])[1:3] == ["x=0.1", "x=0.2"]
+    assert "x=1000000000003" in level_names(level_columns(large, 64), ["x"])
 
 
 @pytest.mark.full  # a claim of accuracy

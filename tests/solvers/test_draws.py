@@ -11,7 +11,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from test_natural import make_solver
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
-from skswsgp._solvers.natural import NaturalSolver
+from skswsgp.joint import posterior_draws
+from skswsgp.joint.posterior_draws import draw
 
 MATERN = ConstantKernel(1.5) * Matern([0.8, 1.5], nu=1.5)
 MATERN_OF_FIVE = ConstantKernel(1.5) * Matern(1.5, nu=1.5)
@@ -59,7 +60,7 @@ def test_covariance_of_draws_is_that_of_q(H, beta, n_threads, rng):
     exact.advance(0)
     solver = make_solver(MATERN, Z, H, X, Y, **how)
     solver.advance(0)
-    u = solver.draw(20_000, np.random.RandomState(0))
+    u = draw(solver, 20_000, np.random.RandomState(0))
     for q, L in enumerate(exact.engine.model.L):
         S = L @ L.T
         unit = np.sqrt(np.outer(S.diagonal(), S.diagonal()))
@@ -78,7 +79,7 @@ def test_draws_of_classes_use_their_sites(rng):
         solver.advance(0)
     L = solvers[0].engine.model.L[0]
     solvers[1].sites.precision[:] = solvers[0].sites.precision
-    u = solvers[1].draw(20_000, np.random.RandomState(0))[:, :, 0]
+    u = draw(solvers[1], 20_000, np.random.RandomState(0))[:, :, 0]
     unit = np.abs(L @ L.T).max()
     assert_allclose(u @ u.T / u.shape[1] / unit, L @ L.T / unit, atol=0.06)
 
@@ -198,8 +199,7 @@ def test_classes_with_draws_are_less_sure(n_classes, rng):
 
 def test_draws_that_fail_are_tried_again_where_they_are_needed(monkeypatch, data):
     X, y, _ = data
-    draw = NaturalSolver.draw
-    monkeypatch.setattr(NaturalSolver, "draw", lambda *_: None)
+    monkeypatch.setattr(posterior_draws, "draw", lambda *_: None)
     how = {"kernel": MATERN_OF_FIVE, "learn_kernel": False, "n_neighbors": 9}
     model = SWSGPRegressor(covariance="draws", random_state=0, **how)
     model._tuning = model._tuning._replace(full_work=0)
@@ -209,7 +209,7 @@ def test_draws_that_fail_are_tried_again_where_they_are_needed(monkeypatch, data
     assert np.isfinite(model.predict(X, return_std=True)).all()
     with pytest.warns(UserWarning, match="did not converge: functions at different"):
         assert np.isfinite(model.sample_f(X[:9])).all()
-    monkeypatch.setattr(NaturalSolver, "draw", draw)
+    monkeypatch.setattr(posterior_draws, "draw", draw)
     model.sample_f(X[:9])
     assert model._covariance_factor.shape == (100, 64, 1)
 
@@ -244,7 +244,7 @@ def test_deviations_are_those_of_a_dense_solution_for_any_noise(noise):
     solver.advance(0)
     A, P = solver.sites.rows.matvec(np.eye(500)), solver.prior.dense_precision()
     S = np.linalg.inv(A.T @ A / noise + P)
-    u = solver.draw(400, np.random.RandomState(0))[:, :, 0]
+    u = draw(solver, 400, np.random.RandomState(0))[:, :, 0]
     found = np.mean((A @ u) ** 2, axis=1)
     expected = np.einsum("ij,jk,ik->i", A, S, A)
     assert_allclose(np.sqrt(found / expected), 1.0, atol=0.2)  # 6 / sqrt(2 * 400)
@@ -255,8 +255,8 @@ def test_a_system_that_was_not_solved_gives_no_draws(rng):
     X = rng.normal(size=(30, 2))
     solver = make_solver(MATERN, X, 6, X, X[:, 0])
     solver.advance(0)
-    assert solver.draw(8, np.random.RandomState(0)).shape == (30, 8, 1)
+    assert draw(solver, 8, np.random.RandomState(0)).shape == (30, 8, 1)
     few = {"first_cg_steps": 1, "most_cg_steps": 1, "round_tolerance": 1e-12}
     solver.tuning = solver.tuning._replace(**few)
-    assert solver.draw(8, np.random.RandomState(0)) is None
+    assert draw(solver, 8, np.random.RandomState(0)) is None
     assert solver.leverage(np.random.RandomState(0)) is None
