@@ -18,7 +18,7 @@ def on_the_index(text, site):
 
     def absolute(match):
         path = PurePosixPath(COPIES.get(match[1], match[1].removeprefix("doc/")))
-        if path.suffix == ".png":
+        if path.suffix in (".png", ".svg"):
             return f"]({site}/_images/{path.name}"
         return f"]({site}/{path.with_suffix('.html')}"
 

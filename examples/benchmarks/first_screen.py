@@ -1,12 +1,14 @@
-"""Draw `first_screen.png`, the picture of the README and of the front page of the site.
+"""Draw `prices.svg` and `ranks.svg`, the first pictures of the README and of the site.
 
-On the left are prices of new diamonds and the 90 % intervals of the default, which is
-fitted to 2,000 others: numbers and three categories, encoded as in the user guide. On
-the right are mean ranks over the mixed tables of `doc/benchmarks/peers.csv`. Run
+`prices.svg` shows new diamonds and the 90 % intervals of the default, which is fitted
+to 2,000 others: numbers and three categories, encoded as in the user guide. `ranks.svg`
+shows mean ranks over the mixed tables of `doc/benchmarks/peers.csv`. Each is half as
+wide as a page, so that they stand side by side, and on a phone one below the other. Run
 ``python examples/benchmarks/first_screen.py``; it needs the extra ``bench`` and prints
-what the picture shows.
+what `prices.svg` shows.
 """
 
+from io import StringIO
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -20,20 +22,32 @@ from skswsgp.metrics import interval_coverage
 DOC = Path(__file__).parents[2] / "doc"
 BLUE, RED, GREY = "#1f5fa8", "#c44e20", "#b0b0b0"
 SHOWN = 120  # new diamonds in the picture
+SIZE = 4.1, 3.3  # in inches, of which 96 CSS pixels make one
 
 
 def main():
-    """Save the picture."""
-    figure, (left, middle, right) = plt.subplots(
-        1, 3, figsize=(10.4, 3.5), layout="constrained", width_ratios=[1.7, 1, 1]
+    """Save both pictures."""
+    plt.rcParams["svg.hashsalt"] = "skswsgp"  # names in the files repeat
+    figure, axes = plt.subplots(figsize=SIZE, layout="constrained")
+    draw_prices(axes)
+    save(figure, "prices")
+    figure, panels = plt.subplots(1, 2, sharey=True, figsize=SIZE, layout="constrained")
+    results = Results(read(DOC / "benchmarks" / "peers.csv"), "mixed")
+    errors = results.ranks("RMSE")
+    draw_ranks(panels[0], errors, list(errors), "Error (RMSE)")
+    draw_ranks(
+        panels[1], results.ranks("interval score"), list(errors), "90 % intervals"
     )
-    draw_prices(left)
-    rows = read(DOC / "benchmarks" / "peers.csv")
-    results = Results(rows, "mixed")
-    draw_ranks(middle, results.ranks("RMSE"), "Error (RMSE)")
-    draw_ranks(right, results.ranks("interval score"), "90 % intervals")
-    figure.get_layout_engine().set(wspace=0.05)
-    figure.savefig(DOC / "figures" / "first_screen.png", dpi=130)
+    figure.supxlabel(f"mean rank over {len(MIXED)} mixed tables", fontsize=9)
+    save(figure, "ranks")
+
+
+def save(figure, name):
+    """Write a picture without its date and without blanks at the ends of lines."""
+    text = StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    lines = map(str.rstrip, text.getvalue().splitlines())
+    (DOC / "figures" / f"{name}.svg").write_text("\n".join(lines) + "\n")
 
 
 def draw_prices(axes):
@@ -48,7 +62,7 @@ def draw_prices(axes):
         v[:SHOWN][order] for v in (lower, median, upper, y_new)
     )
     place, inside = np.arange(SHOWN), (lower <= price) & (price <= upper)
-    axes.vlines(place, lower, upper, color="#a9c8ea", linewidth=2.6)
+    axes.vlines(place, lower, upper, color="#a9c8ea", linewidth=2.0)
     axes.plot(place, median, color=BLUE, linewidth=1.4)
     axes.plot(place[inside], price[inside], ".", color="#333333", markersize=4)
     axes.plot(place[~inside], price[~inside], ".", color=RED, markersize=6)
@@ -61,18 +75,18 @@ def draw_prices(axes):
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def draw_ranks(axes, ranks, title):
-    """Draw mean ranks by model, the best first."""
-    names = ["skswsgp" if name == OURS else name for name in ranks]
-    colors = [BLUE if name == OURS else GREY for name in ranks]
-    axes.barh(names, list(ranks.values()), color=colors)
-    for place, rank in enumerate(ranks.values()):
-        axes.text(rank, place, f" {rank:.1f}", va="center", fontsize=8)
-    axes.invert_yaxis()
+def draw_ranks(axes, ranks, names, title):
+    """Draw mean ranks by model; a model that has no such score has no bar."""
+    known = [ranks.get(name, 0.0) for name in names]
+    colors = [BLUE if name == OURS else GREY for name in names]
+    axes.barh(names, known, color=colors)
+    for place, rank in enumerate(known):
+        text = f" {rank:.1f}" if rank else " none"
+        axes.text(rank, place, text, va="center", fontsize=8)
     axes.set_title(title, fontsize=10, loc="left")
-    words = f"mean rank over {len(MIXED)} mixed tables"
-    axes.set(xticks=[], xlim=(0, 1.1 * max(ranks.values())))
-    axes.set_xlabel(words, fontsize=9)
+    labels = ["skswsgp" if name == OURS else name for name in names]
+    axes.set(xticks=[], xlim=(0, 1.25 * max(known)), ylim=(len(names) - 0.5, -0.5))
+    axes.set_yticks(names, labels)
     axes.tick_params(axis="y", labelsize=8, length=0)
     axes.spines[["top", "right", "bottom"]].set_visible(False)
 
