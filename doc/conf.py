@@ -113,7 +113,7 @@ TYPED = {
     },
     "user_guide/tables": {"categorical features": "", "one-hot encoding": ""},
     "user_guide/columns": {"feature scaling": ""},
-    "user_guide/model": {"counts": "are-the-targets-counts"},
+    "user_guide/model": {"counts": "counts"},
 }
 
 

@@ -78,6 +78,12 @@ def test_titles_are_words_and_no_questions_or_dates():
             assert re.fullmatch(r"# [A-Z].*[^?]", title), title
 
 
+def test_headings_of_the_guide_are_words_that_people_search():
+    for page in (ROOT / "doc" / "user_guide").glob("*.md"):
+        for heading in re.findall(r"(?m)^##.*$", page.read_text()):
+            assert not heading.endswith("?"), (page, heading)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """Build the site of a copy that has an address, and return its folder."""
