@@ -1,14 +1,16 @@
 """Make a release: `python .ci/release.py 0.1.0` tries it, and with `--tag` it is made.
 
 Version and date are written, small models of the version saved, archives and the recipe
-of conda-forge put into dist/ and checked, and all is committed and tagged. Without
-`--tag` that happens in a temporary clone. It needs `pip install -e ".[release]"`.
+of conda-forge put into dist/ and checked, and all is committed and tagged. That happens
+in a temporary clone, so that a failure leaves nothing behind; `--tag` brings it here.
+It needs `pip install -e ".[release]"`.
 """
 
 import argparse
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,20 +26,31 @@ TODAY = f"{date.today()}"
 
 
 def main():
-    """Release what is committed here, or a clone of it."""
+    """Release a clone of what is committed here, and bring commit, tag and dist/."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("version", help="such as 0.1.0")
     parser.add_argument("--tag", action="store_true", help="release, do not only try")
     given = parser.parse_args()
     require_release(given.version)
-    if given.tag:
-        release(ROOT, given.version)
-        print(f"push v{given.version}, then: twine upload dist/skswsgp-*")
-        return
     with tempfile.TemporaryDirectory() as folder:
-        run(ROOT, "git", "clone", "--quiet", ".", folder)
+        clone(folder)
         release(Path(folder), given.version)
-    print("nothing is left of this trial: --tag makes the release")
+        if not given.tag:
+            print("nothing is left of this trial: --tag makes the release")
+            return
+        tag = f"v{given.version}"
+        run(ROOT, "git", "fetch", "--quiet", folder, "tag", tag)
+        run(ROOT, "git", "merge", "--quiet", "--ff-only", tag)
+        shutil.copytree(Path(folder, "dist"), ROOT / "dist")
+    print(f"push {tag}, then: twine upload dist/skswsgp-*")
+
+
+def clone(folder):
+    """Clone what is here into a folder, where the same person commits."""
+    who = run(ROOT, "git", "var", "GIT_COMMITTER_IDENT")
+    name, email = re.match("(.*) <(.*)>", who).groups()
+    who = "-c", f"user.name={name}", "-c", f"user.email={email}"
+    run(ROOT, "git", "clone", "--quiet", *who, ".", folder)
 
 
 def require_release(version):

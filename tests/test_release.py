@@ -157,6 +157,19 @@ def test_one_command_tries_a_release_without_a_trace_and_makes_it(clone):
 
 
 @pytest.mark.slow  # it copies the repository
+def test_a_release_that_fails_leaves_nothing(clone):
+    folder, git, release = clone
+    (folder / "tests/estimators/saved/make.py").write_text("raise SystemExit(7)")
+    git("commit", "--quiet", "-a", "-m", "Fail after the version is written")
+    before = git("show-ref", "--head")
+    done = release(skswsgp.__version__.partition(".dev")[0], "--tag")
+    assert done.returncode != 0
+    assert "returned non-zero exit status 7" in done.stderr
+    assert git("show-ref", "--head") == before
+    assert not git("status", "--porcelain", "--ignored")
+
+
+@pytest.mark.slow  # it copies the repository
 @pytest.mark.parametrize(
     ("version", "message"),
     [
