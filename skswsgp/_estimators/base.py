@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -219,7 +219,8 @@ class BaseSWSGP(
         order = np.argsort(rows.numbers)  # the oldest first
         columns = [column[rows.numbers[order]] for column in rows.user]
         exposure = None if rows.exposure is None else rows.exposure[order]
-        return KeptRows(*columns, exposure, seed, factor)
+        begun = {k: clone(v, safe=False) for k, v in self.get_params(False).items()}
+        return KeptRows(*columns, exposure, seed, factor, begun)
 
     def _check_rows(self, given, reset, all_classes=None):
         """Return the `CheckedRows` of `GivenRows`, validated once.
@@ -279,10 +280,9 @@ class BaseSWSGP(
         chosen |= {"likelihood": chosen.get("likelihood"), "n_latent": None}
         chosen |= {"solver": solver, "is_trial": is_trial, "tuning": self._tuning}
         chosen["kernel"] = kernel_for(self, self.n_features_in_)
-        if self.learn_map != "auto":
-            chosen["learn_map"] = bool(self.learn_map)  # also where NumPy made it
-        elif self.kernel is not None:
-            chosen["learn_map"] = False
+        if self.learn_map != "auto" or self.kernel is not None:
+            # a bool also where NumPy made it
+            chosen["learn_map"] = self.learn_map != "auto" and bool(self.learn_map)
         return Settings(**chosen)
 
     def _require_likelihood_of_fit(self, name, attributes):

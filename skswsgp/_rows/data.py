@@ -80,6 +80,7 @@ class KeptRows(NamedTuple):
     exposure: np.ndarray | None  # (n,)
     seed: int  # of what a stream of these rows draws
     factor: float  # by which the fit has multiplied weights
+    begun_with: dict | None = None  # the parameters of the estimator
 
 
 def with_known_noise(data):

@@ -65,7 +65,8 @@ def stream_of(model):
         )
     gamma = solver_for(model)[1]["forgetting_factor"]
     stream = Stream.of_fit(kept, gamma, vars(model))
-    return stream._replace(begun_with=parameters_of_stream(model))
+    params = kept.begun_with or model.get_params(deep=False)
+    return stream._replace(begun_with=parameters_of_stream(params))
 
 
 def classes_of(model, before, classes):
@@ -102,12 +103,12 @@ def new_stream(model, chunk):
     """Return the `Stream` of a first chunk."""
     seed = check_random_state(model.random_state).randint(LARGEST_SEED)
     stream = Stream.of(seed, solver_for(model)[1]["forgetting_factor"], *chunk)
-    return stream._replace(begun_with=parameters_of_stream(model))
-
-
-def parameters_of_stream(model):
-    """Return the parameters of an estimator that stay, by name."""
     params = model.get_params(deep=False)
+    return stream._replace(begun_with=parameters_of_stream(params))
+
+
+def parameters_of_stream(params):
+    """Return copies of those parameters of an estimator that stay, by name."""
     names = [name for name in OF_STREAM if name in params]
     return {name: clone(params[name], safe=False) for name in names}
 
@@ -194,11 +195,11 @@ def fit_stream(model, stream, classes, is_trial=False):
 
     The caller ends the task when the estimator has the attributes.
     """
-    settings = stream_settings(model, stream, is_trial)
     kept = stream.kept or {}
     given = GivenRows(stream.X, stream.y, stream.weight, stream.exposure)
     task = compat.FitTask(model, given)
     with task.stage("scales of columns and targets"):
+        settings = stream_settings(model, stream, is_trial)
         rows = rows_of(model, stream)
         # later chunks may hold what a logarithm does not take
         how = {"free": ("yeo-johnson",), "classes": classes}

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared
 from sklearn.model_selection import train_test_split
 from small_models import natural_model, small_data, state_of
 
@@ -392,9 +392,7 @@ def test_streams_that_are_refused(tune):
 @pytest.mark.parametrize("begin", ["fit", "partial_fit"])
 def test_a_stream_keeps_the_parameters_that_it_was_learned_by(begin):
     X, y = small_data(60)
-    model = natural_model()
-    getattr(model, begin)(X[:30], y[:30])
-    model.partial_fit(X[30:40], y[30:40])
+    model = getattr(natural_model(), begin)(X[:40], y[:40])
     others = {"kernel": RBF(), "dtype": "float32", "learn_map": False}
     for name, value in others.items():
         before = getattr(model, name)
@@ -413,6 +411,16 @@ def test_a_stream_keeps_the_parameters_of_its_kernel():
         model.set_params(kernel__length_scale=value)
         with pytest.raises(ValueError, match=r"^kernel=.*: expected the same"):
             model.partial_fit(X[40:], y[40:])
+
+
+def test_a_description_lists_what_a_chunk_warned_of():
+    X, y = small_data(40)
+    kernel = {"kernel": RBF() * ExpSineSquared(3.0, 1e9), "learn_kernel": False}
+    model, match = natural_model(**kernel), "ExpSineSquared reads 2 columns"
+    with pytest.warns(UserWarning, match=match):
+        model.partial_fit(X, y)
+    warned = [text for name, text in model.describe().facts if name == "warning"]
+    assert [text.startswith(match) for text in warned] == [True]
 
 
 @pytest.mark.full
