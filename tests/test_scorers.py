@@ -159,7 +159,7 @@ def test_the_ranked_probability_score_has_one_definition(model, data):
     X, y = data
     y = np.round(np.exp(y))
     model.fit(X, y)
-    levels = (np.arange(1000) + 0.5) / 1000
+    levels = (np.arange(200) + 0.5) / 200
     expected = crps_of_quantiles(y, quantiles_of(model, X, levels), levels, WEIGHT)
     found = get_scorer("neg_crps")(model, X, y, sample_weight=WEIGHT)
     assert found == pytest.approx(-expected, rel=5e-3)

@@ -497,7 +497,7 @@ def test_adam_counts_rows_alike_in_blocks_of_other_sizes(most_steps, monkeypatch
     X = rng.normal(size=(600, 2))
     y = 0.3 * rng.normal(size=600)
     y[500:] += 1.0  # at the same places
-    solver = Adam(max_iter=40, batch_size=10, learning_rate=0.05)
+    solver = Adam(max_iter=20, batch_size=10, learning_rate=0.05)
     model = fitted(DaskSWSGPRegressor, *blocks(X, y, sizes=(500, 100)), solver=solver)
     assert model.predict(NEW).mean() == pytest.approx(y.mean(), abs=0.03)
 

@@ -154,8 +154,9 @@ def test_blocks_are_predicted_as_numpy_predicts_them(name, fitted):
             assert isinstance(one, da.Array)
             assert one.shape == whole.shape
             assert one.chunks == (LENGTHS, *((n,) for n in whole.shape[1:]))
-            assert one.dtype == one.compute().dtype == whole.dtype
-            np.testing.assert_array_equal(one.compute(), own)
+            computed = one.compute()
+            assert one.dtype == computed.dtype == whole.dtype
+            np.testing.assert_array_equal(computed, own)
             if name not in TOGETHER and method not in TOGETHER:
                 np.testing.assert_array_equal(own, whole)
 

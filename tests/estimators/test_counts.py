@@ -220,6 +220,7 @@ def test_expected_count_far_from_data_is_the_weighted_mean(rng):
         assert_allclose(model.predict([[1e5]]), expected, rtol=1e-3)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("likelihood", "most"), [("poisson", 1.15), ("negative_binomial", 1.2)]
 )

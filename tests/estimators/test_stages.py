@@ -48,7 +48,10 @@ def test_there_are_few_stages():
     assert 10 < len(numbers) <= MOST_STAGES
 
 
-@pytest.mark.parametrize("fit", range(len(FITS)))
+@pytest.mark.parametrize(
+    "fit",
+    [0, 1, 2, 3, pytest.param(4, marks=pytest.mark.full)],  # of `FITS`
+)
 def test_a_default_fit_has_the_stages_of_the_page(fit):
     n, of_labels = FITS[fit]
     X, y = make_friedman1(n, n_features=6, noise=1.0, random_state=0)

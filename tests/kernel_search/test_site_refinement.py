@@ -343,7 +343,9 @@ def test_length_scales_are_freed_when_a_shared_ratio_stops_helping(monkeypatch, 
     assert shared == [True, False]
 
 
-@pytest.mark.parametrize("seed", [2, 3, 4])
+@pytest.mark.parametrize(
+    "seed", [2, *(pytest.param(seed, marks=pytest.mark.full) for seed in (3, 4))]
+)
 def test_a_fit_starts_from_the_posterior_of_the_refinement(seed):
     X = np.random.default_rng(seed).normal(size=(150, 2))
     y = (np.sin(2 * X[:, 0]) + X[:, 1] > 0) + 1 * (X[:, 1] > 1)

@@ -47,13 +47,13 @@ def drawn(data):
     [
         (6, 0.4, 2),
         pytest.param(6, 1.0, 1, marks=pytest.mark.full),
-        pytest.param(30, 0.4, 1, marks=pytest.mark.full),
-        pytest.param(30, 1.0, 2, marks=pytest.mark.full),
+        pytest.param(12, 0.4, 1, marks=pytest.mark.full),
+        pytest.param(12, 1.0, 2, marks=pytest.mark.full),
     ],
 )
 def test_covariance_of_draws_is_that_of_q(H, beta, n_threads, rng):
-    Z, X = rng.normal(size=(30, 2)), rng.normal(size=(80, 2))
-    Y, weight = rng.normal(size=(80, 2)), rng.uniform(0.5, 2.0, 80)
+    Z, X = rng.normal(size=(12, 2)), rng.normal(size=(40, 2))
+    Y, weight = rng.normal(size=(40, 2)), rng.uniform(0.5, 2.0, 40)
     how = {"likelihood": ("gaussian", 2), "noise": [0.1, 0.5], "weight": weight}
     how |= {"beta": beta, "n_threads": n_threads}
     exact = make_solver(MATERN, Z, H, X, Y, full=True, **how)
@@ -69,7 +69,7 @@ def test_covariance_of_draws_is_that_of_q(H, beta, n_threads, rng):
 
 
 def test_draws_of_classes_use_their_sites(rng):
-    Z, X = rng.normal(size=(20, 2)), rng.normal(size=(60, 2))
+    Z, X = rng.normal(size=(12, 2)), rng.normal(size=(40, 2))
     y = (X[:, 0] > 0).astype(float)
     solvers = [
         make_solver(MATERN, Z, 8, X, y, ("bernoulli", 1), full=full)
@@ -238,11 +238,11 @@ def test_draws_that_do_not_fit_in_memory(tune, data, few_steps):
 
 @pytest.mark.parametrize("noise", [1e-2, 1e-4, 1e-6])
 def test_deviations_are_those_of_a_dense_solution_for_any_noise(noise):
-    X = np.random.default_rng(0).uniform(0.0, 1.0, size=(500, 1))
+    X = np.random.default_rng(0).uniform(0.0, 1.0, size=(250, 1))
     kernel = ConstantKernel(1.0) * RBF(0.3)
     solver = make_solver(kernel, X, 20, X, X[:, 0], noise=[noise])
     solver.advance(0)
-    A, P = solver.sites.rows.matvec(np.eye(500)), solver.prior.dense_precision()
+    A, P = solver.sites.rows.matvec(np.eye(250)), solver.prior.dense_precision()
     S = np.linalg.inv(A.T @ A / noise + P)
     u = draw(solver, 400, np.random.RandomState(0))[:, :, 0]
     found = np.mean((A @ u) ** 2, axis=1)
