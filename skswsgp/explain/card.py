@@ -59,7 +59,8 @@ def describe(model, n_directions):
 def facts_of(model):
     """Return pairs of a name and a value, in the order in which they are read."""
     D, points, H = model.n_features_in_, model.inducing_points_, model.n_neighbors_
-    found = [("model", f"{type(model).__name__}, {D} columns, {model.likelihood_}")]
+    columns = "1 column" if D == 1 else f"{D} columns"
+    found = [("model", f"{type(model).__name__}, {columns}, {model.likelihood_}")]
     if hasattr(model, "classes_"):
         found.append(("labels", names_of(model.classes_)))
     else:

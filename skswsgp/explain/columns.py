@@ -164,7 +164,10 @@ def kernel_in_words(kernel, names):
     if names is None or len(lengths) != len(names) or len(names) == 1:
         return repr(kernel)
     pairs = zip(names, lengths, strict=True)
-    named = ", ".join(f"{name}: {length:.3g}" for name, length in pairs)
+    shown = [f"{name}: {length:.3g}" for name, length in pairs]
+    if len(shown) > 12:
+        shown[10:] = [f"and {len(shown) - 10} more"]
+    named = ", ".join(shown)
     listed = r"length_scale=\[[^]]*\]"
     return re.sub(listed, lambda _: f"length_scale=[{named}]", repr(kernel))
 

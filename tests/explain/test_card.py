@@ -6,7 +6,7 @@ from scipy.stats import norm
 from sklearn.gaussian_process.kernels import RBF, DotProduct, ExpSineSquared
 
 from skswsgp import ExtrapolationWarning, SWSGPClassifier, SWSGPRegressor
-from skswsgp.explain.columns import directions
+from skswsgp.explain.columns import directions, kernel_in_words
 from skswsgp.kernels import OnColumns
 
 
@@ -43,6 +43,14 @@ def test_a_description_says_what_was_learned(data):
             for line in text.splitlines()
             if line.startswith(name)
         )
+
+
+def test_the_first_of_many_columns_are_named(data):
+    kernel, names = RBF(np.arange(1.0, 31.0)), [f"x{d}" for d in range(30)]
+    words = kernel_in_words(kernel, names)
+    assert words.endswith("x8: 9, x9: 10, and 20 more])")
+    model = SWSGPRegressor(learn_kernel=False).fit(data[0][:, :1], data[1])
+    assert facts(model)["model"] == "SWSGPRegressor, 1 column, gaussian"
 
 
 def test_a_description_names_few_neighbours_and_means_of_all_points(data):
