@@ -159,7 +159,7 @@ def test_constant_noise_costs_little():
 def test_draws_have_the_noise_of_their_rows(fitted):
     new = np.array([[0.0, -0.8], [0.0, 0.8]])
     std = fitted.predict(new, return_std=True)[1]
-    draws = fitted.sample_y(new, 2000)
+    draws = fitted.sample_y(new, 1000)
     assert_allclose(draws.std(axis=1), std, rtol=0.08)
     assert std[1] > 3.0 * std[0]
     cov = fitted.predict(new, return_cov=True)[1]

@@ -310,7 +310,7 @@ def test_adam_skips_the_refinement(monkeypatch, steep):
 
 
 def test_labels_find_the_few_columns_that_matter(rng):
-    X = rng.standard_normal((1200, 10))
+    X = rng.standard_normal((900, 10))
     f = 6.0 * np.sin(2.0 * X[:, 0]) * X[:, 1]
     y = rng.uniform(size=len(X)) < ndtr(f)
     model = SWSGPClassifier(learn_map=False, random_state=0).fit(X, y)
