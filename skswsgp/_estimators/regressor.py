@@ -296,10 +296,10 @@ class SWSGPRegressor(
             If the covariances would take more than 1 GiB, where the work takes some
             five times as much as the result. Also if they are those of counts.
         """
-        if return_std and return_cov:
+        if np.ndim(return_std) or (return_std and return_cov):
             raise ValueError(
-                "return_std and return_cov are both true: expected at most one; the "
-                "standard deviations are the roots of the diagonal of the covariance."
+                f"return_std={return_std!r}, return_cov={return_cov!r}: expected at "
+                "most one of the two as True; give levels as quantiles=[...]."
             )
         if quantiles is not None:
             others = {"return_std": return_std, "return_cov": return_cov}

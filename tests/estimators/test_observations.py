@@ -92,6 +92,13 @@ def test_quantiles_come_alone(fitted, name):
         model.predict(X, quantiles=[0.5], **{name: True})
 
 
+@pytest.mark.parametrize("levels", [[0.1, 0.9], np.array([0.5])])
+def test_quantiles_are_given_by_their_name(fitted, levels):
+    model, X, _ = fitted
+    with pytest.raises(ValueError, match=r"return_std=.*; give levels as quantiles="):
+        model.predict(X, levels)
+
+
 def test_pinball_losses_take_quantiles_as_they_come(fitted):
     """The loss of a level is least for the quantile of that level, for each output."""
     model, X, y = fitted

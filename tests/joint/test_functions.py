@@ -299,7 +299,7 @@ def test_a_dot_product_has_draws(data):
 
 def test_unusable_requests(model, data, tune):
     X, y = data
-    with pytest.raises(ValueError, match="expected at most one; the standard"):
+    with pytest.raises(ValueError, match="expected at most one of the two"):
         model.predict(X, return_std=True, return_cov=True)
     for n_samples in (0, 1.5, True):
         with pytest.raises(
