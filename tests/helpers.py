@@ -99,6 +99,11 @@ def holed(*values):
     return put
 
 
+def typed(address):
+    """Return an address as steps of Adam have it: of another type it compiles anew."""
+    return np.uint64(address)
+
+
 class Problem(NamedTuple):
     """A model with data, and the kernel object and likelihood it was made from."""
 
@@ -124,7 +129,7 @@ class Problem(NamedTuple):
         works = allocate_workspace(self.model, H, n_threads)
         with parallel_region(n_threads):
             rows = self.model, self.batch, 0, 0, 0, 0, works, 0, grads
-            address = address_of(engine.gradient_chunks, *rows)
+            address = typed(address_of(engine.gradient_chunks, *rows))
             given = self.model, self.batch, start, n, works, grads
             engine.local_gradients(address, *given)
         return grads
@@ -145,7 +150,7 @@ class Problem(NamedTuple):
         with parallel_region(n_threads):
             first = self.model, self.batch, 0, 0, 0, 0, 0
             rows = *first, factors, works, 0, stack, grads
-            address = address_of(engine.dense_gradient_chunks, *rows)
+            address = typed(address_of(engine.dense_gradient_chunks, *rows))
             arrays = factors, works, stack, grads
             given = self.model, self.batch, 0, n, active, *arrays
             engine.dense_gradients(address, *given)

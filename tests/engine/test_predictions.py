@@ -18,6 +18,7 @@ def predictions(problem):
     return *found, *engine.kriging_predictions(X, active)
 
 
+@pytest.mark.slow  # it compiles predictions in float32
 @pytest.mark.parametrize("full", [False, True], ids=["diag", "full"])
 @pytest.mark.parametrize("Q", [1, 7, 8, 9, 16])
 def test_single_precision_differs_by_rounding_only(Q, full):

@@ -315,7 +315,6 @@ def test_covariances_behind_a_transformation_are_those_of_draws(name, models):
     assert_allclose(found[:, :, 0], expected, rtol=0.03)
 
 
-@pytest.mark.early  # compiles the steps of Adam with one K
 def test_held_out_rows_are_scored_in_the_units_of_y():
     params = {"solver": "adam", "n_inducing": 50, "max_iter": 3, "random_state": 0}
     params |= {"predictive": "gaussian", "n_neighbors": 50}  # lists do not change

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import reference
-from helpers import dense_gradients, make_problem
+from helpers import dense_gradients, make_problem, typed
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared
 
@@ -106,7 +106,7 @@ def test_update_equals_reference(full, parts, rng):
         touched.append(np.isin(np.arange(len(model.Z)), active))
         with parallel_region(2):
             step = 0, 0, batch.active, 0, 0, grads, RATE, 0
-            address = address_of(engine.move_part, model, optimizer, rows, *step)
+            address = typed(address_of(engine.move_part, model, optimizer, rows, *step))
             arguments = model, optimizer, rows, batch.active, start, n, grads, RATE
             engine.update(address, *arguments)
         assert (rows.slot == -1).all()
