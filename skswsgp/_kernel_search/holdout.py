@@ -8,8 +8,11 @@ solvers are tried.
 from contextlib import closing
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.optimize import minimize_scalar
 
+from skswsgp._compiled.linalg import numpy_cholesky
+from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import length_scales
 from skswsgp._engine.select import make_cpu_engine
 from skswsgp._kernel_search.climb import FIRST_ROWS
@@ -53,10 +56,12 @@ class Judges:
 
     `rows` are numbers of rows of a `KernelLearner`, in a random order. H is
     `n_neighbors`, or that of learning if it is None, and at most MAX_WIDE_NEIGHBORS.
+    If predictions will be made from all rows, `parts` are numbers of other ones, fewer
+    first, from which rows are predicted as well.
     """
 
-    def __init__(self, learner, rows, n_neighbors):
-        self.learner, self.rows = learner, np.sort(rows)
+    def __init__(self, learner, rows, n_neighbors, parts=()):
+        self.learner, self.rows, self.parts = learner, np.sort(rows), parts
         self.H = min(n_neighbors or learner.n_neighbors, MAX_WIDE_NEIGHBORS)
         self.weight = learner.weight[self.rows]
         self._said = []  # fits and what the rows say of them
@@ -81,6 +86,38 @@ class Judges:
         better = is_gain(gains, weight=self.weight)
         better |= favoured and not is_gain(-gains, weight=self.weight)
         return other if better else fit
+
+    def better_given_parts(self, fit, other):
+        """Return the first fit unless the rows prefer the other one given each part.
+
+        Near rows tell little of how a smooth function goes on. A fit that they prefer
+        may predict a row from all others much worse.
+        """
+        for part in self.parts if other is not fit else ():
+            try:
+                gains = self.given(other, part) - self.given(fit, part)
+            except FloatingPointError:  # of a covariance matrix that has no factor
+                return fit
+            if not is_gain(gains, weight=self.weight):
+                return fit
+        return other if self.parts else fit
+
+    def given(self, fit, part):
+        """Return the log density (n,) of the rows given all rows of a part at once."""
+        learner, kernel, X = self.learner, fit.kernel, self.learner.X
+        Z, X = (mapped(X[rows], fit.linear_map) for rows in (part, self.rows))
+        K, across, v = kernel(Z), kernel(Z, X), np.empty(learner.y[self.rows].shape)
+        square = np.empty_like(v)
+        with one_blas_thread():
+            for q, noise in enumerate(fit.noise):
+                ratios, y = learner.ratios[:, q], learner.y[:, q]
+                L = numpy_cholesky(K + np.diag(noise * ratios[part]), 0.0)
+                half = solve_triangular(L, across, lower=True)  # (N, n)
+                error = y[self.rows] - half.T @ solve_triangular(L, y[part], lower=True)
+                unknown = kernel.diag(X) - np.einsum("ij,ij->j", half, half)
+                v[:, q] = np.maximum(unknown, 0.0) + noise * ratios[self.rows]
+                square[:, q] = error**2 / v[:, q]
+        return log_density(square, v, self.weight)
 
     def say(self, fit):
         """Return log density and absolute error, each (n,), and the share of noise.

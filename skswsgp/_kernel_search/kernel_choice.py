@@ -5,7 +5,7 @@
 2. Where rows are left over, learning goes on from there on the density of rows given
    their nearest others, without and with a map of the columns.
 3. Rows that neither step has seen judge these kernels, as they predict rows from as
-   many neighbours as the model will.
+   many neighbours as the model will, and, if it will use all rows, from many at once.
 """
 
 import math
@@ -94,9 +94,11 @@ def learn_kernel(
         fit = turned = climb.climb_given(part, start, around, rng, learn_map)
     if coded or (few and not wide) or by == "evidence" or not enough:
         return turned
-    judges = holdout.Judges(learner, order[-n_judges:], n_neighbors)
-    rows = np.sort(order[:-n_judges])
-    search = NearRows(learner, rows, judges, kernel is None, rng)
+    rows, parts = order[:-n_judges], []
+    if n_neighbors is not None and n_neighbors >= len(X):  # all rows, by exact means
+        parts = [rows[: min(n, most)] for n in (len(part.X), most)]
+    judges = holdout.Judges(learner, order[-n_judges:], n_neighbors, parts)
+    search = NearRows(learner, np.sort(rows), judges, kernel is None, rng)
     return search.run(fit, turned, learn_map)
 
 
@@ -261,6 +263,12 @@ class NearRows:
         `fit` has the largest evidence without a map, and `turned` with one, or is the
         same. `learn_map` is that of the estimators.
         """
+        best = self.learned(fit, turned, learn_map)
+        asked = learn_map is True  # for a map, which this fit has
+        return best if asked else self.judges.better_given_parts(best, turned)
+
+    def learned(self, fit, turned, learn_map):
+        """Return the best fit as rows near to the judging ones tell; see `run`."""
         best = self.judges.better(fit, self.near(fit))
         if self.too_smooth(best):
             best = self.near(best.of_smoothness(climb.ROUGH))

@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 from helpers import KERNELS, drawn
 from numpy.testing import assert_allclose
+from sklearn.datasets import make_friedman1
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
-from skswsgp._kernel_search.holdout import Judges
+from skswsgp._kernel_search.holdout import Judges, log_density
+from skswsgp._kernel_search.kernel_choice import learn_kernel
 from skswsgp._kernel_search.kernel_learning import (
     KernelFit,
     KernelLearner,
     LearningOptions,
 )
+from skswsgp._rows.data import TrainingRows
+from skswsgp._solvers.tuning import Tuning
 
 
 class Said(Judges):
@@ -112,3 +117,66 @@ def test_share_of_noise_is_that_of_the_predictive_variance():
         _, v = process.standardised(judges.rows, judges.weight)
     assert_allclose(judges.say(fit)[2], np.mean(0.1 / v))
     assert 0.2 < judges.say(fit)[2] < 0.9
+
+
+def test_density_given_a_part_is_that_of_an_exact_process(rng):
+    X, y = drawn(KERNELS["matern"], noise=0.1, N=120)
+    weight, part = rng.uniform(0.5, 2.0, size=120), np.arange(0, 80, 2)
+    options = LearningOptions()
+    ratios = 1.0 / weight[:, None]
+    learner = KernelLearner(X, np.c_[y, y[::-1]], ratios, np.ones(120), options)
+    judges = Judges(learner, np.arange(80, 120), 120, [part])
+    kernel, noise = ConstantKernel(1.4) * Matern([0.8, 1.7], nu=1.5), [0.1, 0.3]
+    fit = KernelFit(kernel, np.array(noise), linear_map=np.array([[1.0, 0.5], [0, 2]]))
+    X, square, v = X @ fit.linear_map, np.empty((40, 2)), np.empty((40, 2))
+    for q in range(2):
+        own = noise[q] * ratios[:, 0]
+        process = GaussianProcessRegressor(kernel, alpha=own[part], optimizer=None)
+        process.fit(X[part], learner.y[part, q])
+        mean, deviation = process.predict(X[80:], return_std=True)
+        v[:, q] = deviation**2 + own[80:]
+        square[:, q] = (learner.y[80:, q] - mean) ** 2 / v[:, q]
+    assert_allclose(judges.given(fit, part), log_density(square, v, np.ones(40)))
+
+
+class SaidOfParts(Judges):
+    """Judges that prefer fit 1 to fit 0 by these nats given each part, or fail."""
+
+    def __init__(self, *gains):
+        self.parts, self.weight = list(range(len(gains))), np.ones(50)
+        self.gains = gains
+
+    def given(self, fit, part):
+        if fit == 1 and np.isnan(self.gains[part]):
+            raise FloatingPointError
+        return np.linspace(-1.0, 1.0, 50) + fit * self.gains[part]
+
+
+@pytest.mark.parametrize(
+    ("gains", "taken"),
+    [
+        ((), False),
+        ((0.5, 0.5), True),
+        ((0.5, -0.5), False),  # more rows say otherwise
+        ((-0.5, 0.5), False),
+        ((np.nan, 0.5), False),
+    ],
+)
+def test_all_parts_must_prefer_the_other_kernel(gains, taken):
+    assert SaidOfParts(*gains).better_given_parts(0, 1) == int(taken)
+    assert SaidOfParts(*gains).better_given_parts(1, 1) == 1
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_kernels_of_smooth_functions_suit_means_from_all_rows(everything):
+    X, y = make_friedman1(1000, n_features=5, random_state=0)
+    y, n = (y - y.mean()) / y.std(), 800
+    data = TrainingRows(X[:n], y[:n, None], np.ones(n))
+    tuning = Tuning(evidence_work=4e7, part_work=5e6)  # 335 rows, and 164
+    options, rng = LearningOptions(tuning=tuning), np.random.RandomState(0)
+    H = n if everything else 64
+    fit = learn_kernel(data, None, 0.1, rng, options, n_neighbors=H)
+    process = GaussianProcessRegressor(fit.kernel, alpha=fit.noise[0], optimizer=None)
+    error = y[n:] - process.fit(X[:n], y[:n]).predict(X[n:])
+    # near rows prefer a rough kernel, whose errors are ten times as large
+    assert (np.sqrt(np.mean(error**2)) < 1e-4) == everything
