@@ -12,6 +12,8 @@ import importlib.util
 from contextlib import suppress
 from types import FunctionType, ModuleType
 
+import numba
+import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from skswsgp._compiled.jit import CACHE, LenientCache
@@ -21,14 +23,12 @@ if importlib.util.find_spec("numba_cuda") is None:
 else:
     from numba import cuda
 
-    # Small data need few blocks, and numba-cuda would warn at each such launch.
-    cuda.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
-
+THREADS = 128  # threads of a block
 PACKAGE = __name__.partition(".")[0]
 
 
 def body(function):
-    """Mark a function as a body, which `Gpu.launch` takes."""
+    """Mark a function as a body, which `Gpu.prepare` takes."""
     return function
 
 
@@ -80,6 +80,43 @@ def kernel_of(body):
         with suppress(RuntimeError):  # numba-cuda finds no folder to write to
             kernel._cache = kernel_cache(function)
     return kernel
+
+
+def flat(argument):
+    """Return the type of an argument of a kernel, and the numbers that stand for it.
+
+    numba-cuda passes an array by two empty owners, size, bytes of an entry, address,
+    shape and strides, and a struct by its fields.
+    """
+    if isinstance(argument, tuple):
+        kinds, numbers = zip(*map(flat, argument), strict=True)
+        kind = numba.types.BaseTuple.from_types(kinds, type(argument))
+        return kind, sum(numbers, ())
+    if isinstance(argument, bool | int | float | np.generic):
+        number = argument.item() if isinstance(argument, np.generic) else argument
+        return numba.typeof(number), (number,)
+    flags = argument.flags
+    layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+    kind = numba.types.Array(numba.from_dtype(argument.dtype), argument.ndim, layout)
+    given = argument.size, argument.itemsize, argument.data.ptr
+    return kind, (0, 0, *given, *argument.shape, *argument.strides)
+
+
+def prepare(body, n, stream, arguments):
+    """Return a function that launches the kernel of a body for the indices below n.
+
+    A launch by numba-cuda looks at each array again, which takes longer than the work.
+    """
+    from cuda.core import LaunchConfig, Stream, launch
+
+    kind, numbers = flat(arguments)
+    kernel = kernel_of(body).compile((numba.int64, kind))
+    config = LaunchConfig(grid=-(-n // THREADS), block=THREADS)
+    kernel = kernel._codelibrary.get_cufunc().kernel
+    call = functools.partial(launch, Stream.from_handle(stream), config, kernel, n)
+    call = functools.partial(call, *numbers)
+    call.name, call.arrays = body.__name__, arguments  # whose memory must last
+    return call
 
 
 def kernel_cache(function):

@@ -14,24 +14,19 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from skswsgp.cuda.compiler import cuda, kernel_of
+from skswsgp.cuda.compiler import cuda, prepare
 
 INSTALL = "install skswsgp[cuda12] or skswsgp[cuda13], whichever the driver supports"
-THREADS = 128  # threads of a block, of which there are at most MAX_BLOCKS in a launch
-MAX_BLOCKS = 65_535
 IDLE_FRACTION = 0.8  # least fraction of free memory of a GPU that nobody else uses
 # Fractions of the free memory that each use may take when it allocates
-MEMORY_FRACTIONS = {
-    "training rows": 0.5,
-    "rows": 0.25,
-    "sparse matrices": 0.25,
-    "neighbor search": 0.125,
-}
+MEMORY_FRACTIONS = {"data": 0.5, "rows": 0.25, "matrices": 0.25, "search": 0.125}
 NO_MEMORY = re.compile("ALLOC_FAILED|OUT_OF_MEMORY")  # in errors of libraries of CUDA
 OUT_OF_MEMORY = (
     "the GPU has no room for {what} ({free:.0f} MB are free; {error}): expected a "
     "smaller batch_size, n_neighbors or n_inducing; use device='cpu' otherwise."
 )
+FAILED = "the GPU has failed ({error}): use device='cpu' until it works again."
+LIBRARIES = "cupy", "cuda.", "numba.cuda"  # starts of the modules of their errors
 
 
 def missing():
@@ -48,10 +43,7 @@ def missing():
     except Exception as error:  # its class differs between versions of both packages
         return f"the GPU cannot be used ({last_line(error)})"
     if getattr(cuda.config, "CUDA_PER_THREAD_DEFAULT_STREAM", 0):
-        return (
-            "NUMBA_CUDA_PER_THREAD_DEFAULT_STREAM is set, under which copies would not "
-            "wait for kernels: unset it"
-        )
+        return "copies do not wait: unset NUMBA_CUDA_PER_THREAD_DEFAULT_STREAM"
     if problem := compiler_problem():
         return f"there is no compiler for the GPU ({problem}): {INSTALL}"
     return None
@@ -117,41 +109,48 @@ class Gpu:
         """Return a copy of an array of the device on the host."""
         return self.xp.asnumpy(array)
 
-    def launch(self, body, n, *arguments):
-        """Call body(i, *arguments) for each index i < n, in any order."""
-        blocks = min(-(-n // THREADS), MAX_BLOCKS)
+    def prepare(self, body, n, *arguments):
+        """Return a launch, a function that calls body(i, *arguments) for each i < n.
+
+        The order of the calls is any.
+        """
         stream = self.xp.cuda.get_current_stream().ptr  # 0 is the default of both
-        stream = stream and cuda.external_stream(stream)
-        if blocks:
-            kernel_of(body)[blocks, THREADS, stream](n, self._views(arguments))
+        return prepare(body, n, stream, arguments) if n else lambda: None
 
-    def cholesky(self, A):
-        """Return lower factors of A (n, H, H), and whether each has none, (n,).
+    def cholesky(self, A, info):
+        """Replace the lower triangles of A (n, H, H) by those of their factors.
 
-        What a factor that does not exist holds is undefined.
+        The other halves are undefined, and info (n,) is 0 where there is a factor.
         """
         from cupy.cuda import cublas, cusolver, device
 
-        (n, H, _), L = A.shape, self.xp.array(A, order="C")
-        if not A.size:
-            return L, self.xp.zeros(n, bool)
-        start, step = L.data.ptr, L.strides[0]
-        addresses = self.xp.arange(start, start + n * step, step, dtype=self.xp.uintp)
-        single = L.dtype.itemsize == 4
-        factorise = cusolver.spotrfBatched if single else cusolver.dpotrfBatched
-        info = self.xp.empty(n, "i4")
+        (n, H, _), letter = A.shape, A.dtype.char.replace("f", "s")
+        factorise = getattr(cusolver, letter + "potrfBatched")
         # The upper triangle of a matrix stored by columns is the lower one by rows
-        upper, given = cublas.CUBLAS_FILL_MODE_UPPER, (addresses.data.ptr, H)
-        handle = device.get_cusolver_handle()
-        factorise(handle, upper, H, *given, info.data.ptr, n)
-        return self.xp.tril(L), info != 0
+        given = cublas.CUBLAS_FILL_MODE_UPPER, H, self._addresses(A), H
+        factorise(device.get_cusolver_handle(), *given, info.data.ptr, n)
 
-    def solve_triangular(self, L, b):
-        """Return L^-1 b for lower triangular L (n, H, H) and b (n, H, k)."""
-        from cupyx.scipy.linalg import solve_triangular
+    def invert(self, L, lower):
+        """Replace unit matrices `lower` (n, H, H) by L^-1, reading lower triangles."""
+        from cupy.cuda import cublas, device
 
-        # CuPy takes a batch of none for a single matrix
-        return solve_triangular(L, b, lower=True, trans="N") if L.size else L.copy()
+        (n, H, _), letter = L.shape, L.dtype.char.replace("f", "s")
+        one, solve = np.ones(1, L.dtype), getattr(cublas, letter + "trsmBatched")
+        # By columns L is upper triangular, and the result its inverse
+        how = cublas.CUBLAS_SIDE_LEFT, cublas.CUBLAS_FILL_MODE_UPPER, cublas.CUBLAS_OP_N
+        how = *how, cublas.CUBLAS_DIAG_NON_UNIT, H, H, one.ctypes.data
+        ends = self._addresses(L), H, self._addresses(lower), H, n
+        if n:
+            solve(device.get_cublas_handle(), *how, *ends)
+
+    def _addresses(self, A):
+        """Return the address of the addresses of matrices A (n, H, H)."""
+        return self._addresses_of(A.data.ptr, len(A), A.strides[0]).data.ptr
+
+    @functools.lru_cache(maxsize=32)  # noqa: B019, there is one GPU
+    def _addresses_of(self, start, n, step):
+        """Return n addresses from `start` on."""
+        return self.xp.arange(start, start + n * step, step, dtype=self.xp.uintp)
 
     def free_memory(self):
         """Return how many bytes are free."""
@@ -160,25 +159,14 @@ class Gpu:
 
     def release(self):
         """Give back the memory of arrays that are no longer referenced."""
+        self._addresses_of.cache_clear()
         self.xp.get_default_memory_pool().free_all_blocks()
         self.xp.get_default_pinned_memory_pool().free_all_blocks()
 
-    def _views(self, arguments):
-        """Return arguments whose arrays are those that numba-cuda takes."""
-        if isinstance(arguments, tuple):
-            views = map(self._views, arguments)
-            named = hasattr(arguments, "_make")
-            return arguments._make(views) if named else tuple(views)
-        if isinstance(arguments, self.xp.ndarray):
-            return cuda.as_cuda_array(arguments, sync=False)
-        return arguments
-
     def send_struct(self, struct):
         """Return a struct whose arrays are copies on the device."""
-        return struct._make(
-            self.send(field) if isinstance(field, np.ndarray) else field
-            for field in struct
-        )
+        fields = (self.send(a) if isinstance(a, np.ndarray) else a for a in struct)
+        return struct._make(fields)
 
     def budget(self, use, need=0):
         """Return how many bytes a use of MEMORY_FRACTIONS may take, beside a need."""
@@ -186,14 +174,20 @@ class Gpu:
 
     @contextmanager
     def room_for(self, what):
-        """Let an allocation that fails within say that there is no room for `what`."""
+        """Let an allocation that fails within say that there is no room for `what`.
+
+        Other errors of the libraries of a GPU become a RuntimeError.
+        """
         try:
             yield
         except Exception as error:  # those of libraries are no MemoryError
-            if not (isinstance(error, MemoryError) or NO_MEMORY.search(str(error))):
+            full = isinstance(error, MemoryError) or NO_MEMORY.search(str(error))
+            if not (full or type(error).__module__.startswith(LIBRARIES)):
                 raise
-            free, reason = self.free_memory() / 1e6, last_line(error)
-            message = OUT_OF_MEMORY.format(what=what, free=free, error=reason)
+            given = {"what": what, "error": last_line(error)}
+            if not full:
+                raise RuntimeError(FAILED.format(**given)) from error
+            message = OUT_OF_MEMORY.format(free=self.free_memory() / 1e6, **given)
             raise MemoryError(message) from error
 
 

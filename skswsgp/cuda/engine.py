@@ -12,6 +12,7 @@ from skswsgp._adam.steps import make_steps
 from skswsgp._compiled.threads import ROWS_AT_ONCE, row_blocks
 from skswsgp._covariance.program import Kernel
 from skswsgp._engine.base import Engine
+from skswsgp._engine.cpu import CpuEngine
 from skswsgp._point.state import allocate_gradients
 from skswsgp.cuda import device, kriging, rows
 from skswsgp.cuda.products import DeviceProducts
@@ -28,11 +29,9 @@ class CudaEngine(Engine):
     def __init__(self, model, n_neighbors, n_threads):
         device.require()
         self.device = device.get_device()
-        self._device_model = self._batch = None
+        self._device_model = self._batch = self._work = None
         super().__init__(model, n_neighbors, n_threads)
-        self._counts = np.zeros(2, np.int64)
-        with self.device.room_for("counts"):
-            self.device_counts = self.device.send(self._counts)
+        self.jitter_counts = np.zeros((1, 2), np.int64)
         self.holders = WeakSet()  # searches, loaders, matrices and products
 
     @property
@@ -44,7 +43,7 @@ class CudaEngine(Engine):
 
     @model.setter
     def model(self, model):
-        self.host_model, self._device_model = model, None
+        self.host_model, self._device_model, self._work = model, None, None
         self._newest = "host"
 
     def model_snapshot(self):  # and the device keeps the newest copy
@@ -88,24 +87,17 @@ class CudaEngine(Engine):
         self._newest = "device" if newer else "both"
         return self._device_model
 
-    @property
-    def jitter_counts(self):
-        if self.device_counts is not None:
-            self._counts = self.device.fetch(self.device_counts)
-        return self._counts[None]
-
     def note_jitter(self, jitter):
         """Count factorisations that needed more than the usual jitter, or failed."""
-        xp, usual = self.device.xp, self.host_model.jitter
-        self.device_counts[0] += (jitter > 1.5 * usual).sum()
-        self.device_counts[1] += xp.isnan(jitter).sum()
+        usual = self.host_model.jitter
+        self.jitter_counts[0] += (jitter > 1.5 * usual).sum(), np.isnan(jitter).sum()
 
     def close(self):
         try:
-            self._fetch_model()
-            self._counts = self.jitter_counts[0]
+            with self.device.room_for("the model"):
+                self._fetch_model()
         finally:
-            self._device_model = self._batch = self.device_counts = None
+            self._device_model = self._batch = self._work = None
             for holder in list(self.holders):
                 holder.close()
             self.device.release()
@@ -125,108 +117,80 @@ class CudaEngine(Engine):
         return holder
 
     def predict(self, X, active, with_variance):
-        def marginals(X, active):
-            found = self._conditional(X, active)
-            if with_variance:
-                return rows.posterior(self.device, self._device_model, found)
-            m = self._device_model.m[found.active]
-            return (rows.weighted_sum(found.a, m),)
-
-        mu, *v = self._by_parts(marginals, X, active)
-        return mu, v[0] if with_variance else None
+        names = "mean variance" if with_variance else "mean"
+        return (*self._by_parts(rows.Rows, names, X=X, active=active), None)[:2]
 
     def conditional_weights(self, X, active):
-        def weights(X, active):
-            found = self._conditional(X, active)
-            return found.a, found.F
-
-        return self._by_parts(weights, X, active)
+        a, F = self._by_parts(rows.Rows, "a F", X=X, active=active)
+        return a[:, :, 0], F
 
     def variational_expectations(self, y, mu, v):
-        def expectations(*given):
-            found = rows.expectations(self.device, self._device_model, *given)
-            return found.ell.astype(mu.dtype), found.d_mean, found.d_variance
-
-        return self._by_parts(expectations, y, mu, v)
+        names, given = "ell d_mean d_variance", {"y": y, "mean": mu, "variance": v}
+        ell, *slopes = self._by_parts(rows.Expectations, names, **given)
+        return ell.astype(mu.dtype), *slopes
 
     def bound(self, batch):
-        def terms(X, y, active):
-            found = rows.bound(self.device, self._device_model, X, y, active)
-            self.note_jitter(found[0].factors.jitter)
-            return found[1].ell, found[2].kl.astype(np.float64)
+        X, y, _, active = batch
+        return self._by_parts(rows.Bound, "ell kl", X=X, y=y, active=active)
 
-        return self._by_parts(terms, batch.X, batch.y, batch.active)
+    def _run(self, kind, names, **arrays):
+        """Return attributes of a kind of `Launches` for rows on the device."""
+        n = len(next(iter(arrays.values())))
+        work, model = self._work, self.send_model()
+        if type(work) is not kind or work.n != n or work.model is not model:
+            self._work = None  # before another one takes memory
+            columns = arrays["y"].shape[1] if "y" in arrays else 0
+            self._work = work = kind(self, n, columns)
+        for name, array in arrays.items():
+            getattr(work, name)[...] = array
+        work.run()
+        return [self.device.fetch(getattr(work, name)) for name in names.split()]
 
-    def _conditional(self, X, active):
-        """Return the `Rows` of inputs, F at least its floor; count their jitter."""
-        xp, model = self.device.xp, self._device_model
-        found = rows.conditional(self.device, model, X, active)
-        self.note_jitter(found.factors.jitter)
-        floor = rows.variance_floor(xp, model, found)
-        return found._replace(F=xp.maximum(found.F, floor))
-
-    def _by_parts(self, function, *arrays):
-        """Return results of a function of rows, which are sent in parts that fit."""
+    def _by_parts(self, kind, names, **arrays):
+        """Return results of `_run` for rows of the host, sent in parts that fit."""
         self.send_model()
         size = rows.most_rows(self.device, self.host_model, self.n_neighbors)
-        parts = list(row_blocks(len(arrays[0]), min(size, ROWS_AT_ONCE)))
-        results = []
-        for part in parts or [slice(0, 0)]:
+        n, results = len(next(iter(arrays.values()))), []
+        for part in list(row_blocks(n, min(size, ROWS_AT_ONCE))) or [slice(0, 0)]:
             with self.device.room_for("rows of data"):
-                found = function(*(self._send_rows(array[part]) for array in arrays))
-            results.append([self.device.fetch(array) for array in found])
+                sent = {name: self.device.send(a[part]) for name, a in arrays.items()}
+                results.append(self._run(kind, names, **sent))
+        self._work = None
         return tuple(map(np.concatenate, zip(*results, strict=True)))
-
-    def _send_rows(self, array):
-        """Return rows on the device, numbers in the precision of the model."""
-        lists = array.dtype.kind == "i"
-        return self.device.send(array if lists else array.astype(self._dtype))
 
     def load_kriging(self, batch, n):
         with self.device.room_for("rows of data"):
             self._batch, self._n = self.device.send_struct(batch), n
 
     def kriging_gradients(self, start):
-        model, batch = self._send_parameters(), self._batch
+        self._send_parameters()
         grads = allocate_gradients(self.host_model, 1, self.n_neighbors)
         most = rows.most_rows(self.device, self.host_model, self.n_neighbors)
         for part in row_blocks(self._n, most):
-            first, last = start + part.start, start + part.stop
-            X, y, weight, active = (array[first:last] for array in batch)
-            given = self.device, model, X, y, active, weight
+            part = slice(start + part.start, start + part.stop)
+            batch = {name: a[part] for name, a in self._batch._asdict().items()}
             with self.device.room_for("derivatives"):
-                found = kriging.log_density_vjp(*given)
-            d_log, d_noise, total = map(self.device.fetch, found)
-            grads.d_log[0] += d_log
+                found = self._run(kriging.KrigingSlopes, "d_params totals", **batch)
+            (d_params,), ((density, _, *d_noise),) = found
+            grads.d_log[0] += d_params
             grads.d_noise[0] += d_noise
-            grads.sums[0, 0] += total
+            grads.sums[0, 0] += density
         return grads
 
     def kriging_predictions(self, X, active, with_mean=True):
         self._send_parameters()
+        names = "mean variance" if with_mean else "variance"
+        found = self._by_parts(kriging.Kriging, names, X=X, active=active)
+        return (None, *found)[-2:]
 
-        def krige(X, active):
-            found = kriging.predictions(self.device, self._device_model, X, active)
-            for jitter in found[2]:
-                self.note_jitter(jitter)
-            return found[:2]
-
-        mean, F = self._by_parts(krige, X, active)
-        return mean if with_mean else None, F
-
-    def kriging_slopes(self, X, active):
-        self._send_parameters()
-
-        def slopes(*given):
-            return (kriging.mean_slopes(self.device, self._device_model, *given),)
-
-        return self._by_parts(slopes, X, active)[0].astype(np.float64)
+    def kriging_slopes(self, X, active):  # of few rows, once in a fit
+        given = self.model_snapshot(), self.n_neighbors, self.n_threads
+        return CpuEngine(*given).kriging_slopes(X, active)
 
     def _send_parameters(self):
-        """Return the model on the device, with kernel and noise of the host."""
-        model = self.send_model()
+        """Send the model to the device, or kernel and noise of the host."""
+        self.send_model()
         self._copy_fields(PARAMETERS, to_device=True)
-        return model
 
 
 make_steps.register(CudaEngine, CudaSteps)

@@ -1,88 +1,86 @@
-"""Simple kriging of many rows at once from noisy neighbours; see `_point.kriging`."""
+"""Simple kriging of many rows at once from noisy neighbours; see `_point.kriging`.
 
-from typing import NamedTuple
+Output q of row b of n has the factor q n + b, and a and alpha are as in `rows`.
+"""
 
-import numpy as np
+import math
 
 from skswsgp._compiled.linalg import RELATIVE_FLOOR
-from skswsgp._compiled.special import gaussian_log_density
-from skswsgp.cuda import covariances, factors, rows
-from skswsgp.cuda.factors import diagonals, transposed
+from skswsgp._compiled.special import compiled_log_density
+from skswsgp.cuda.compiler import body
+from skswsgp.cuda.factors import Factors
+from skswsgp.cuda.rows import Work, likelihood_slope, residual
 
 
-class Kriged(NamedTuple):
-    """Kriging of one output at n rows."""
-
-    a: object  # (n, H), C^-1 k
-    alpha: object  # (n, H), C^-1 m
-    mean: object  # (n,)
-    F: object  # (n,), k(x, x) - k' a, at least 0
-    jitter: object  # (n,)
-
-
-def krige(device, model, sets, units, active, q):
-    """Return the `Kriged` rows of output q, from what `rows.evaluate` returned."""
-    K, H = sets.K, active.shape[1]
-    C = K[:, :H, :H].copy()
-    # The unit of jitter excludes the noise, which is large for a small weight
-    diagonals(C)[...] += model.noise[q] * model.s[active, q]
-    found = factors.jittered(device, C, units, RELATIVE_FLOOR * model.jitter)
-    a, square = found.solve(K[:, :H, H])
-    m = model.m[active, q]
-    F = device.xp.maximum(K[:, H, H] - square, 0.0)
-    return Kriged(a, found.solve(m)[0], (a * m).sum(axis=1), F, found.jitter)
+@body
+def noise_entry(i, m, s, noise, active, K, added, right):
+    """Set the noise of a neighbour, and the right sides k and m_w of an output."""
+    n, H = active.shape
+    c, h = i // H, i % H
+    b, q = c % n, c // n
+    added[c, h] = noise[q] * s[active[b, h], q]
+    right[c, h, 0], right[c, h, 1] = K[b, h, H], m[active[b, h], q]
 
 
-def log_density_vjp(device, model, X, y, active, weight):
-    """Return derivatives of sum_i weight_i log p(y_i | m_w), and this sum itself.
+@body
+def krige_row(b, y, noise, K, added, half, right, a, alpha, f, ell):
+    """Set the means and variances F = k(x, x) - k' a, at least 0, of a row.
 
-    They are those by log kernel parameters (P,) and by log noise variances (Q,).
+    Targets y, where there are some, have log p(y | m_w) and its derivatives.
     """
-    xp, (n, H), Q = device.xp, active.shape, model.m.shape[1]
-    sets, units = rows.evaluate(device, model, X, active)
-    d_K, d_k = xp.zeros((n, H, H), X.dtype), xp.zeros((n, H), X.dtype)
-    g, d_noise, total = xp.zeros((n, 1), X.dtype), [], 0.0
+    n, Q = f.mean.shape
+    ell[b] = 0.0
     for q in range(Q):
-        found = krige(device, model, sets, units, active, q)
-        own = model.noise[q] * y[:, Q + q]
-        variance, residual = found.F + own, y[:, q] - found.mean
-        square = residual * residual / variance
-        density = gaussian_log_density(square, xp.log(variance))
-        total += weight @ density.astype(np.float64)
-        slope = weight * 0.5 * (square - 1.0) / variance  # by F
-        g_F, g_mean = slope[:, None], (weight * residual / variance)[:, None]
-        r = 0.5 * (g_F * found.a - g_mean * found.alpha)
-        half = found.a[:, :, None] * r[:, None]
-        d_C = half + transposed(half)
-        by_noise = (diagonals(d_C) * model.s[active, q]).sum() * model.noise[q]
-        d_noise.append(by_noise + (slope * own).sum())
-        d_K += d_C
-        d_k -= 2.0 * r + g_F * found.a
-        g += g_F
-    border = rows.bordered(xp, d_K, d_k, g)
-    d_log, _ = covariances.vjp(device, model, sets, border, False)
-    return d_log, xp.stack(d_noise), total
+        mu, c = 0.0, q * n + b
+        for h in range(added.shape[1]):
+            mu += a[c, h, 0] * right[c, h, 1]
+        f.mean[b, q], f.variance[b, q] = mu, residual(K, half, b, c)
+        if y.shape[1]:
+            own = noise[q] * y[b, Q + q]
+            variance, error = f.variance[b, q] + own, y[b, q] - mu
+            square = error * error / variance
+            ell[b] += compiled_log_density(square, math.log(variance))
+            f.d_mean[b, q], slope = error / variance, 0.5 * (square - 1.0) / variance
+            f.d_variance[b, q], f.d_noise[b, q] = slope, slope * own
+            for h in range(added.shape[1]):
+                by_C = likelihood_slope(b, c, h, h, q, f, a, alpha)
+                f.d_noise[b, q] += added[c, h] * by_C
 
 
-def mean_slopes(device, model, X, active):
-    """Return the derivatives of the mean by the rows of X, (n, Q, D)."""
-    xp, (n, H), slopes = device.xp, active.shape, []
-    sets, units = rows.evaluate(device, model, X, active)
-    for q in range(model.m.shape[1]):
-        found = krige(device, model, sets, units, active, q)
-        none = xp.zeros((n, H, H), X.dtype), xp.zeros((n, 1), X.dtype)
-        border = rows.bordered(xp, none[0], found.alpha, none[1])
-        _, d_points = covariances.vjp(device, model, sets, border, True)
-        lost = xp.isnan(found.jitter)[:, None]
-        slopes.append(xp.where(lost, np.nan, d_points[:, :, H]))
-    return xp.stack(slopes, axis=1)
+@body
+def krige_pair(i, weight, f, a, alpha, adjoint):
+    """Set the derivative by the covariance of pair i of the points of all sets."""
+    (n, Q), P, value = f.mean.shape, a.shape[1] + 1, 0.0
+    b, g, h = i // (P * P), i // P % P, i % P
+    for q in range(Q):
+        value += likelihood_slope(b, q * n + b, g, h, q, f, a, alpha)
+    adjoint[adjoint.shape[0] - 1, i] = weight[b] * value
 
 
-def predictions(device, model, X, active):
-    """Return mean and variance of f at rows of X, each (n, Q), and jitters (Q, n)."""
-    sets, units = rows.evaluate(device, model, X, active)
-    outputs = range(model.m.shape[1])
-    found = [krige(device, model, sets, units, active, q) for q in outputs]
-    mean = device.xp.stack([each.mean for each in found], axis=1)
-    F = device.xp.stack([each.F for each in found], axis=1)
-    return mean, F, device.xp.stack([each.jitter for each in found])
+class Kriging(Work):
+    """`mean` and `variance` F of f (n, Q) at rows, by kriging of each output."""
+
+    def __init__(self, engine, n, columns=0):
+        super().__init__(engine, n, columns)
+        K, H, Q = self.K, self.H, self.m.shape[1]
+        self.allocate(right=(n * Q, H, 2))
+        given = RELATIVE_FLOOR * self.jitter, self.right, Q, engine.note_jitter
+        found = Factors(self.device, K[:, :H, :H], *given)
+        self.added, self.half = found.added, found.half
+        self.a, self.alpha = found.solution[:, :, :1], found.solution[:, :, 1:]
+        self.add(noise_entry, n * Q * H)
+        self.launches.append(found.find)
+        self.add(krige_row, n)
+
+
+class KrigingSlopes(Kriging):
+    """Derivatives of sum_i weight_i log p(y_i | m_w), and this sum.
+
+    They are `d_params` (1, P), by log kernel parameters, and `totals`, see `add_vjp`.
+    """
+
+    def __init__(self, engine, n, columns):
+        super().__init__(engine, n, columns)
+        self.allocate(adjoint=self.values.shape)
+        self.add(krige_pair, self.K.size)
+        self.add_vjp(False)

@@ -42,7 +42,7 @@ def place_matrix(device, rows, holders):
     are. The set `holders` gets the matrix that holds memory until its `close`.
     """
     entry = rows.lists.itemsize + rows.weights.itemsize + index_dtype(rows).itemsize
-    fits = entry * rows.lists.size <= device.budget("sparse matrices")
+    fits = entry * rows.lists.size <= device.budget("matrices")
     if rows.lists.size < LEAST_ENTRIES or not fits:
         return rows
     placed = DeviceRowMatrix(device, rows, holders)
@@ -100,14 +100,9 @@ class DeviceRowMatrix:
         image = self._send(v) * self._matvec(self._send(u), False)
         return self._fetch(self._rmatvec(image, False))
 
-    def quadratic_forms(self, L):
-        return self.host.quadratic_forms(L)
-
-    def weighted_gram(self, w):
-        return self.host.weighted_gram(w)
-
-    def solve(self, u):
-        return self.host.solve(u)
+    def __getattr__(self, name):
+        """Leave everything else to the CPU."""
+        return getattr(self.host, name)
 
     def _send(self, u):
         """Return columns u (n, k) of the host as rows (k, n) on the device."""
@@ -122,7 +117,7 @@ class DeviceRowMatrix:
         with self.device.room_for("the rows of a system"):
             out = self.device.xp.empty((len(u), len(self.host.lists)))
             given = self._lists, self._weights, squares, u, out
-            self.device.launch(multiply_row, out.size, *given)
+            self.device.prepare(multiply_row, out.size, *given)()
         return out
 
     def _rmatvec(self, v, squares):
@@ -130,5 +125,5 @@ class DeviceRowMatrix:
         with self.device.room_for("the rows of a system"):
             out = self.device.xp.empty((len(v), self.host.n_columns))
             given = self._starts, self._entries, self._weights, squares, v, out
-            self.device.launch(multiply_column, out.size, *given)
+            self.device.prepare(multiply_column, out.size, *given)()
         return out

@@ -127,7 +127,7 @@ class DeviceScan:
     def _plan(self, n, D, itemsize):
         """Allocate the heaps; return how many rows at once, and segments for each."""
         H, dtype, xp = self.n_neighbors, self.points.dtype, self.device.xp
-        budget = self.device.budget("neighbor search")
+        budget = self.device.budget("search")
         heap = H * ENTRY + 2 * math.prod(self._tile) * dtype.itemsize  # bytes
         heaps = max(1, min(HEAPS, budget // heap))
         row = D * itemsize + H * np.dtype(np.int32).itemsize
@@ -139,21 +139,19 @@ class DeviceScan:
             arrays = [((H,), np.float64), ((H,), np.int32)]  # keys and indices
             if self._kernel is not None:
                 arrays = [(self._tile, dtype)] * 2 + arrays
-            self._work = [
-                xp.empty((heaps, *shape), kind, order="F") for shape, kind in arrays
-            ]
+            self._work = [xp.empty((heaps, *s), kind, order="F") for s, kind in arrays]
         return size, segments
 
     def _lists(self, points, offset, segments):
         """Return the lists of as many rows as are searched at once."""
-        n, M, launch = len(points), len(self.points), self.device.launch
+        n, M, prepare = len(points), len(self.points), self.device.prepare
         rows = self.device.send(np.asfortranarray(points))
         found = self.device.xp.empty((n, self.n_neighbors), np.int32)
         given = rows, self._inducing, n, offset, segments, *self._work
         if self._kernel is None:
-            launch(scan_segment, n * segments, *given)
+            prepare(scan_segment, n * segments, *given)()
         else:
-            launch(scan_values, n * segments, self._kernel, *given)
+            prepare(scan_values, n * segments, self._kernel, *given)()
         ends = offset, segments, *self._work[-2:], found
-        launch(merge_heaps, n, M, n, *ends)
+        prepare(merge_heaps, n, M, n, *ends)()
         return self.device.fetch(found)

@@ -41,22 +41,22 @@ class NumpyDevice(Gpu):
     def fetch(self, array):
         return np.array(array)
 
-    def launch(self, body, n, *arguments):
-        loop_of(body)(n, arguments)
+    def prepare(self, body, n, *arguments):
+        if not n:
+            return lambda: None
+        call = functools.partial(loop_of(body), n, arguments)
+        call.name, call.arrays = body.__name__, arguments
+        return call
 
-    def cholesky(self, A):
-        L, failed = np.empty_like(A), np.zeros(len(A), bool)
+    def cholesky(self, A, info):
+        (factorise,) = lapack.get_lapack_funcs(["potrf"], [A])
         for i, matrix in enumerate(A):
-            (factorise,) = lapack.get_lapack_funcs(["potrf"], [A])
-            L[i], info = factorise(matrix, lower=True, clean=True)
-            failed[i] = info != 0
-        return L, failed
+            A[i], info[i] = factorise(matrix, lower=True)
 
-    def solve_triangular(self, L, b):
+    def invert(self, L, lower):
         (solve,) = lapack.get_lapack_funcs(["trtrs"], [L])
-        pairs = zip(L, b, strict=True)
-        found = [solve(factor, right, lower=True)[0] for factor, right in pairs]
-        return np.array(found, L.dtype).reshape(b.shape)
+        for factor, matrix in zip(L, lower, strict=True):
+            matrix[...] = solve(factor, matrix, lower=True)[0]
 
     def free_memory(self):
         return self.memory

@@ -28,25 +28,26 @@ STORES = {"merge_heaps": ".u32", **dict.fromkeys(DOUBLE, ".f64")}
 
 
 def names_of_bodies():
-    """Return the names of functions that a launch of the package names."""
+    """Return the names of all bodies of the package."""
     found = set()
     for path in Path(skswsgp.cuda.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("launch"):
-                found.add(ast.unparse(node.args[0]))
-    return found - {"body"}
+            if isinstance(node, ast.FunctionDef):
+                marks = [ast.unparse(one) for one in node.decorator_list]
+                found |= {node.name} if marks == ["body"] else set()
+    return found
 
 
 @pytest.fixture
 def launches(device, monkeypatch):
     """Return a dictionary that takes the types of the arguments of each launch."""
-    found, launch = {}, device.launch
+    found, prepare = {}, device.prepare
 
     def noted(body, n, *arguments):
         found[body] = numba.typeof(arguments)
-        launch(body, n, *arguments)
+        return prepare(body, n, *arguments)
 
-    monkeypatch.setattr(device, "launch", noted)
+    monkeypatch.setattr(device, "prepare", noted)
     return found
 
 

@@ -160,7 +160,7 @@ def test_a_classifier_learns_from_chunks(small_fit, rng):
 def test_nothing_is_left_on_the_device(
     monkeypatch, small_fit, held, failure, share, solver, rng
 ):
-    monkeypatch.setitem(gpu.MEMORY_FRACTIONS, "training rows", share)
+    monkeypatch.setitem(gpu.MEMORY_FRACTIONS, "data", share)
     adam = solver["solver"] == "adam"
     kind = CudaSteps if adam else CudaEngine
     name = "take" if adam else "variational_expectations"

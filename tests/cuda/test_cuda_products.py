@@ -103,7 +103,7 @@ def test_a_device_without_room_says_so_in_one_sentence(
     def run_out(*arguments):
         raise MemoryError("Out of memory allocating 648 bytes.")
 
-    monkeypatch.setattr(device, "launch", run_out)
+    monkeypatch.setattr(device, "prepare", run_out)
     message = "the GPU has no room for the products of exact means .*device='cpu' oth"
     with pytest.raises(MemoryError, match=message):
         products.multiply_off_diagonal(np.ones((9, 1)))

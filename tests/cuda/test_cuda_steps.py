@@ -26,7 +26,7 @@ from skswsgp._rows.data import TrainingRows
 from skswsgp._solvers.rows import RowsInMemory
 from skswsgp.cuda import device as gpu
 from skswsgp.cuda.engine import CudaEngine
-from skswsgp.cuda.steps import uses_of
+from skswsgp.cuda.steps import sorted_uses
 
 # slow: bodies are compiled for the host
 pytestmark = [pytest.mark.usefixtures("device"), pytest.mark.slow]
@@ -57,12 +57,12 @@ def test_fixed_inducing_points_stay():
 
 def test_uses_are_in_the_order_of_points_and_of_rows(device, rng):
     active = rng.integers(7, size=(20, 4)).astype(np.int32)
-    uses = uses_of(device.xp, device.send(active))
-    point, place, first = map(device.fetch, uses)
-    expected = np.argsort(active.ravel(), kind="stable")
-    np.testing.assert_array_equal(place, expected)
-    np.testing.assert_array_equal(point, active.ravel()[expected])
-    np.testing.assert_array_equal(np.flatnonzero(first), np.unique(point, True)[1])
+    keys = device.fetch(sorted_uses(device.xp, device.send(active), 10, 7))
+    for step, uses in enumerate(np.split(keys, 2)):
+        lists = active[10 * step : 10 * (step + 1)].ravel()
+        expected = np.argsort(lists, kind="stable")
+        np.testing.assert_array_equal(uses % 40, expected)
+        np.testing.assert_array_equal(uses // 40 - 7 * step, lists[expected])
 
 
 def test_steps_repeat_to_the_bit():
@@ -119,7 +119,7 @@ def test_a_kernel_snapshot_leaves_the_model_on_the_device():
 def loader(request, monkeypatch):
     """Keep training rows on the device, or send those of each minibatch."""
     if request.param == "streamed":
-        monkeypatch.setitem(gpu.MEMORY_FRACTIONS, "training rows", 0.0)
+        monkeypatch.setitem(gpu.MEMORY_FRACTIONS, "data", 0.0)
     monkeypatch.setattr(threads, "ROWS_AT_ONCE", 4)
     return request.param
 
@@ -179,7 +179,7 @@ def test_without_room_the_error_names_a_batch_size_that_fits(
     assert 1 <= size < 40
     assert model.set_params(solver__batch_size=size).fit(X, X[:, 0]).n_iter_ == 1
     monkeypatch.setattr(device, "free_memory", lambda: 1000)
-    with pytest.raises(MemoryError, match=r"^n_inducing=12 and n_neighbors=4: .* one "):
+    with pytest.raises(MemoryError, match=r"^minibatches .*expected fewer points or "):
         model.fit(X, X[:, 0])
 
 
