@@ -33,7 +33,6 @@ def make_cpu_engine(model, n_neighbors, n_threads):
 
 def make_cuda_engine(model, n_neighbors, n_threads):
     """Return the engine of the GPU; raise ValueError if no GPU can be used."""
-    require_device("cuda")
     from skswsgp.cuda.engine import CudaEngine  # the import takes a second
 
     return CudaEngine(model, n_neighbors, n_threads)

@@ -4,7 +4,7 @@ What goes wrong warns, and is left out. The fourth call, the law of observations
 the solution while its engine is open.
 """
 
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -45,8 +45,26 @@ class Solution(NamedTuple):
 def solve(start, task):
     """Yield the `Solution` of a `Start`, in a context in which its engine is open.
 
-    `task` is the `FitTask`, which announces the stages.
+    `task` is the `FitTask`, which announces the stages. They begin anew on the CPU if a
+    GPU fails that "auto" has taken.
     """
+    state, settings = start.rng.get_state(), start.settings
+    with ExitStack() as stack:
+        try:
+            solution = stack.enter_context(attempt(start, task))
+        except (MemoryError, RuntimeError) as error:
+            if settings.device != "auto" or "the GPU" not in str(error):
+                raise
+            warn_caller(f"device='auto': the fit goes on on the CPU, since {error}")
+            start.rng.set_state(state)
+            start = start._replace(settings=settings._replace(device="cpu"))
+            solution = stack.enter_context(attempt(start, task))
+        yield solution
+
+
+@contextmanager
+def attempt(start, task):
+    """Yield what `solve` yields, or let the error of a GPU out."""
     settings, attributes = start.settings, start.attributes
     (M, D), H = attributes["inducing_points_"].shape, attributes["n_neighbors_"]
     likelihood = settings.likelihood, settings.n_latent

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 from cuda_problems import NATURAL, ROUNDINGS
 from helpers import ADAM, assert_close, make
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 
 from skswsgp import SWSGPClassifier, SWSGPRegressor
+from skswsgp._engine import select
 from skswsgp._kernel_search import kernel_choice, kernel_learning
 from skswsgp.cuda import device as gpu
 from skswsgp.cuda.engine import CudaEngine
+from skswsgp.cuda.factors import Launches
 from skswsgp.cuda.products import DeviceProducts
 from skswsgp.cuda.row_matrix import DeviceRowMatrix
 from skswsgp.cuda.scan import DeviceScan
@@ -251,3 +253,48 @@ def test_nothing_is_left_on_the_device_by_the_start(
         assert not hasattr(model, "kernel_")
     assert during[0] > 0
     assert held() == 0
+
+
+class LibraryError(Exception):
+    """An error of a library of a GPU."""
+
+
+LibraryError.__module__ = "cupy_backends.cuda.api.runtime"
+
+
+@pytest.mark.parametrize("error", [MemoryError("512 bytes"), LibraryError("ECC")])
+@pytest.mark.parametrize("options", [ADAM, NATURAL], ids=["adam", "natural"])
+@pytest.mark.parametrize("chosen", ["auto", "cuda"])
+def test_a_gpu_that_fails_leaves_the_fit_to_the_cpu_or_says_so(
+    small_fit, monkeypatch, chosen, options, error, rng
+):
+    X = rng.normal(size=(40, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=40)
+    given = small_fit | options | {"max_iter": 2, "batch_size": 10}
+    given["random_state"] = np.random.RandomState(0)
+    here = make(SWSGPRegressor, RBF(), **given).fit(X, y)
+    monkeypatch.setattr(select, "choose_device", lambda *_: "cuda")
+    calls, run = [], Launches.run
+
+    def fail_later(launches):
+        calls.append(launches)
+        if len(calls) > 3:
+            raise error
+        run(launches)
+
+    monkeypatch.setattr(Launches, "run", fail_later)
+    given["random_state"] = np.random.RandomState(0)
+    model = make(SWSGPRegressor, RBF(), device=chosen, **given)
+    words = "no room for .*512 bytes" if "512" in str(error) else r"failed \(ECC\)"
+    if chosen == "cuda":
+        with pytest.raises((MemoryError, RuntimeError), match=f"^the GPU has {words}"):
+            model.fit(X, y)
+        assert not hasattr(model, "kernel_")
+    else:
+        words = f"^device='auto': the fit goes on on the CPU, since the GPU has {words}"
+        with pytest.warns(UserWarning, match=words) as seen:
+            model.fit(X, y)
+        assert len(seen) == 1
+        monkeypatch.undo()
+        assert_array_equal(model.predict(X), here.predict(X))
+    assert len(calls) > 3
