@@ -5,16 +5,19 @@ Checks and timings of the engine of a GPU
 ``python examples/benchmarks/bench_cuda.py [--parts ...] [--cpu-threads N]`` needs the
 extra ``cuda12`` or ``cuda13``, and runs from a checkout of the repository. Its parts
 answer, in this order: does the engine run and is it equal to that of the CPU
-(``checks``), how long does a step of Adam take and which of its calls (``steps``), a
-product and a search (``products``, ``search``), and whole fits (``fits``, on
-tables of the folder SKSWSGP_DATA or random ones in their place). All parts are run
+(``checks``), how long does a step of Adam take and which of its launches (``steps``), a
+product and a search (``products``, ``search``), whole fits and predictions (``fits``,
+on tables of the folder SKSWSGP_DATA or random ones in their place). All parts are run
 unless some are named. The exit status says whether all checks passed.
+
+With ``--numpy`` arrays of NumPy take the place of a GPU, as in the tests, and problems
+are small: that tries the script, and its times say nothing.
 """
 
 import argparse
 import sys
 import time
-from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +30,7 @@ from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._point.likelihood_records import make_likelihood
 from skswsgp._point.state import Batch, Model
 from skswsgp.cuda import device as gpu
+from skswsgp.cuda.factors import Factors
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # where nothing is installed
 
@@ -204,8 +208,9 @@ def check_products(n_threads, M=3001, D=6, n=700):
     report(max(errors) < 1e-12, f"products: {errors[0]:.0e} and {errors[1]:.0e}")
 
 
-def check_fits(n_threads, n=3000):
+def check_fits(n_threads):
     """Print the relative errors of fits, and how much memory they leave occupied."""
+    n = sized(3000, 400)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 4))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)
@@ -217,13 +222,15 @@ def check_fits(n_threads, n=3000):
         "adam, Z trained": (0.5, {"solver": Adam(**steps, optimize_inducing=True)}),
         "natural": (0.5, {"solver": "natural"}),
         "natural, with its start": (0.5, {"solver": "natural", "learn_kernel": True}),
-        "means from all rows": (0.5, {"n_inducing": "auto", "n_neighbors": "all"}),
     }
-    settings = {"n_inducing": 300, "n_neighbors": 16, "random_state": 0}
+    if not options.numpy:  # the CPU takes few points in place of so few rows
+        more = {"n_inducing": "auto", "n_neighbors": "all"}
+        cases["means from all rows"] = 0.5, more
+    settings = {"n_inducing": sized(300, 50), "n_neighbors": 16, "random_state": 0}
     settings |= {"learn_kernel": False, "n_jobs": n_threads}
     left = []
     for name, (fraction, more) in cases.items():
-        gpu.MEMORY_FRACTIONS["training rows"] = fraction
+        gpu.MEMORY_FRACTIONS["data"] = fraction
         results = []
         for device in ("cpu", "cuda", "cuda"):
             model = SWSGPRegressor(device=device, **settings | more).fit(X, y)
@@ -246,28 +253,51 @@ def check_all(n_threads):
         check(n_threads)
 
 
-class Timed:
-    """A device that notes the seconds of its launches and factors, waiting for each."""
+def sized(large, few):
+    """Return a size, or a small one on arrays of NumPy."""
+    return few if options.numpy else large
 
-    def __init__(self, device):
-        self.device, self.seconds = device, defaultdict(float)
 
-    def __getattr__(self, name):
-        value = getattr(self.device, name)
-        if name not in ("launch", "cholesky", "solve_triangular"):
-            return value
+def parts_of(work):
+    """Yield the functions that a step calls one after the other."""
+    for part in work.launches:
+        factors = getattr(part, "__self__", None)
+        if not isinstance(factors, Factors):
+            yield part
+            continue
+        device = factors.device
+        yield from (factors.shift, partial(device.cholesky, factors.L, factors.info))
+        yield from (factors.check, partial(device.fetch, factors.jitter))
+        yield from factors.launches
 
-        def timed(*arguments):
-            wait = self.device.xp.cuda.runtime.deviceSynchronize
+
+def arrays_in(arguments):
+    """Return how many arrays there are among the arguments of a launch."""
+    if isinstance(arguments, tuple):
+        return sum(map(arrays_in, arguments))
+    return int(hasattr(arguments, "strides"))
+
+
+def time_parts(work, steps):
+    """Print what a step calls, and the milliseconds of each, waited for."""
+    device, times = work.device, {}
+    wait = sized(None, lambda: None) or device.xp.cuda.runtime.deviceSynchronize
+    parts = list(parts_of(work))
+    launches = [part for part in parts if hasattr(part, "arrays")]
+    arrays = sum(arrays_in(part.arrays) for part in launches)
+    words = f"{len(launches)} launches of {arrays} arrays, prepared"
+    print(f"  a step: {words}; {len(parts) - len(launches)} calls of libraries")
+    for _ in range(steps):
+        for part in parts:
             wait()
             start = time.perf_counter()
-            result = value(*arguments)
+            part()
             wait()
-            label = arguments[0].__name__ if name == "launch" else name
-            self.seconds[label] += time.perf_counter() - start
-            return result
-
-        return timed
+            name = getattr(part, "name", getattr(part, "func", part).__name__)
+            times[name] = times.get(name, 0.0) + time.perf_counter() - start
+    slowest = sorted(times.items(), key=lambda part: -part[1])
+    text = ", ".join(f"{name} {1e3 * t / steps:.3f}" for name, t in slowest)
+    print(f"  of which, each waited for: {text}", flush=True)
 
 
 def time_steps(M, H, n, dtype, n_threads, steps=64):
@@ -284,14 +314,10 @@ def time_steps(M, H, n, dtype, n_threads, steps=64):
             adam.finish_epoch()  # waits
             times.append((time.perf_counter() - start) / steps)
         seconds[device] = min(times[1:])
-        words = f"  {device:4s} {1e3 * seconds[device]:8.3f}, first {times[0]:.1f} s"
-        print(words, flush=True)
+        first = f"first {steps * times[0]:.1f} s for {steps} steps"
+        print(f"  {device:4s} {1e3 * seconds[device]:8.3f}, {first}", flush=True)
         if device == "cuda":
-            engine.device = timed = Timed(engine.device)
-            adam.take(batch, n, rates)
-            parts = sorted(timed.seconds.items(), key=lambda part: -part[1])
-            text = ", ".join(f"{k} {1e3 * v / steps:.3f}" for k, v in parts)
-            print(f"  of which, each waited for: {text}", flush=True)
+            time_parts(adam._work, steps)
         engine.close()
     return seconds
 
@@ -299,9 +325,12 @@ def time_steps(M, H, n, dtype, n_threads, steps=64):
 def time_all_steps(n_threads):
     """Print times of training steps, and whether the goals are reached."""
     for dtype in ("float32", "float64"):
-        small = time_steps(100_000, 100, 64, dtype, n_threads)
-        large = time_steps(10_000, 32, 4096, dtype, n_threads, steps=16)
-        if dtype == "float32":
+        few, many = sized((100_000, 100, 64), (200, 20, 8)), sized(4096, 32)
+        small = time_steps(*few, dtype, n_threads, steps=sized(64, 4))
+        large = time_steps(
+            sized(10_000, 200), 32, many, dtype, n_threads, steps=sized(16, 2)
+        )
+        if dtype == "float32" and not options.numpy:
             best, gain = 1e3 * small["cuda"], large["cpu"] / large["cuda"]
             report(best <= STEP_GOAL, f"{best:.3f} ms, at most {STEP_GOAL} wanted")
             report(gain >= GAIN_GOAL, f"{gain:.1f} times as fast as the CPU")
@@ -310,7 +339,7 @@ def time_all_steps(n_threads):
 def time_products(n_threads, D=8):
     """Print milliseconds of a product with the covariance of M points, and its rate."""
     print("\nproducts with the covariance of all rows, milliseconds")
-    for M in (10_000, 40_000):
+    for M in sized((10_000, 40_000), (300,)):
         u = np.random.default_rng(1).normal(size=(M, 1))
         for device, engine in zip(DEVICES, engines(n_threads), strict=True):
             each = products_of(engine, M, D, n_threads)
@@ -326,14 +355,14 @@ def time_searches(n_threads, n=50_000):
     """Print microseconds for each row of a search on both devices."""
     print("\nexact search, microseconds a row")
     cases = (100_000, 8, 16), (100_000, 8, 100), (1_000_000, 8, 16)
-    for M, D, H in cases:
+    for M, D, H in sized(cases, [(500, 8, 16)]):
         for device, engine in zip(DEVICES, engines(n_threads), strict=True):
             how = M, D, H, "float32", "normal", n_threads
             search, points = search_of(engine, *how)
             search.query(points(1000))  # compiles
             start = time.perf_counter()
-            search.query(points(n))
-            micro = 1e6 * (time.perf_counter() - start) / n
+            search.query(points(sized(n, 500)))
+            micro = 1e6 * (time.perf_counter() - start) / sized(n, 500)
             print(f"  M={M} D={D} H={H} {device:4s} {micro:8.2f}", flush=True)
 
 
@@ -351,11 +380,11 @@ def table(name, n, D):
 
 def time_fits(n_threads):
     """Print seconds and errors of default fits and predictions on both devices."""
-    print("\ndefault fits, seconds")
+    print("\ndefault fits, seconds; 50,000 predictions, seconds")
     cases = {"kin40k": (40_000, 8), "protein": (45_730, 9), "eeg": (14_980, 14)}
     cases |= {"generated": (100_000, 10)}
     for name, shape in cases.items():
-        X, y = table(name, *shape)
+        X, y = (array[: sized(len(array), 300)] for array in table(name, *shape))
         kind = SWSGPClassifier if name == "eeg" else SWSGPRegressor
         train, test = split(len(X))
         scores = []
@@ -365,9 +394,11 @@ def time_fits(n_threads):
             model.fit(X[train], y[train])
             fitted = time.perf_counter()
             scores.append(model.score(X[test], y[test]))
+            rows, scored = np.resize(X[test], (50_000, X.shape[1])), time.perf_counter()
+            model.predict(rows[: sized(len(rows), 100)])
             end = time.perf_counter()
             words = f"  {name} ({len(train)} rows) {device:4s}: {fitted - start:7.1f},"
-            print(words, f"score {scores[-1]:.5f} in {end - fitted:.2f}", flush=True)
+            print(words, f"{end - scored:.2f}, score {scores[-1]:.5f}", flush=True)
         report(abs(scores[0] - scores[1]) < 1e-3, f"{name}: the scores agree")
 
 
@@ -383,7 +414,15 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--cpu-threads", type=int, default=2)
+    parser.add_argument("--numpy", action="store_true")
     options = parser.parse_args()
+    if options.numpy:
+        sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "cuda"))
+        from numpy_device import NumpyDevice
+
+        host = NumpyDevice()
+        gpu.missing, gpu.get_device = lambda: None, lambda: host
+        gpu.is_busy = lambda: False
     if reason := gpu.missing():
         raise SystemExit(reason)
     start = time.perf_counter()
