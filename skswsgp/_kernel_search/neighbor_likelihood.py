@@ -146,9 +146,13 @@ def neighbor_model(X, y, ratios, kernel, noise_variance, dtype):
     The noise variances are noise_variance, (Q,) or a number for all outputs, times
     ratios, (N, Q) or (N, 1).
     """
-    attributes = {"kernel_": kernel, "inducing_points_": X, "inducing_mean_": y}
-    attributes["inducing_covariance_"] = np.broadcast_to(ratios, y.shape)
-    attributes["noise_variance_"] = np.broadcast_to(noise_variance, y.shape[1])
+    attributes = {
+        "kernel_": kernel,
+        "inducing_points_": X,
+        "inducing_mean_": y,
+        "inducing_covariance_": np.broadcast_to(ratios, y.shape),
+        "noise_variance_": np.broadcast_to(noise_variance, y.shape[1]),
+    }
     return build_model(attributes, ("gaussian", y.shape[1]), dtype)
 
 

@@ -200,7 +200,10 @@ def known_sites(attributes, n_near):
     """Return the `KnownSites` of fitted attributes, or None if there are none."""
     if "site_precision_" not in attributes:
         return None
-    precision = attributes["site_precision_"]
-    scales = attributes["site_factor_"], attributes["local_variance_scale_"]
-    scales = map(np.atleast_1d, scales)
-    return KnownSites(precision.reshape(len(precision), -1), *scales, n_near)
+    M, factor = len(attributes["site_precision_"]), attributes["site_factor_"]
+    return KnownSites(
+        attributes["site_precision_"].reshape(M, -1),
+        np.atleast_1d(factor),
+        np.atleast_1d(attributes["local_variance_scale_"]),
+        n_near,
+    )

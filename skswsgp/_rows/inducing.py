@@ -102,11 +102,15 @@ def _centres(sample, n_centres, rng, feature_scale, weight, tuning):
     pairs = 3 * batch_size * n_centres * (2.0 + np.log(n_centres))
     scale = np.where(np.asarray(feature_scale) > 0, feature_scale, 1.0)
     middle = sample.mean(axis=0)
-    init = "k-means++" if 10 * pairs <= tuning.kmeans_pairs else "random"
     kmeans = MiniBatchKMeans(
-        n_centres, init=init, n_init=1, batch_size=batch_size, random_state=rng,
-        max_iter=KMEANS_EPOCHS, max_no_improvement=None,
-    )  # fmt: skip
+        n_centres,
+        init="k-means++" if 10 * pairs <= tuning.kmeans_pairs else "random",
+        n_init=1,
+        batch_size=batch_size,
+        max_iter=KMEANS_EPOCHS,
+        max_no_improvement=None,
+        random_state=rng,
+    )
     with scikit_learn_threads(), warnings.catch_warnings():
         # scikit-learn warns of a memory leak of MKL on Windows.
         warnings.filterwarnings("ignore", "MiniBatchKMeans is known", UserWarning)

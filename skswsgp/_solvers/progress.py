@@ -13,8 +13,14 @@ from numba.core import event
 
 FINAL_RATE = 0.01  # learning rate of the last step, relative to the first
 # What a fit goes through, some fits not through all of it, in this order
-STAGES = "scales of columns and targets", "kernel", "inducing variables"
-STAGES += "exact means", "variances", "predictive law"
+STAGES = (
+    "scales of columns and targets",
+    "kernel",
+    "inducing variables",
+    "exact means",
+    "variances",
+    "predictive law",
+)
 
 HEARD = ContextVar("HEARD")  # the list of messages that a fit has warned of
 
