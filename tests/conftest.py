@@ -28,7 +28,7 @@ SHORT_SEARCH = {
     "learning_steps": 10,
     "evidence_work": 0,
     "part_work": 1e6,
-    "holdout_rows": 200,
+    "holdout_rows": 400,
 }
 
 

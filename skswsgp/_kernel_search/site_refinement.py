@@ -82,7 +82,7 @@ class SiteRefinement(Holdout):
     def __init__(self, start, data, settings, options, rng):
         tuning = settings.tuning
         n_rows = count_learning_rows(data.X.shape[1], tuning)
-        n_rows = min(n_rows, tuning.holdout_rows)
+        n_rows = min(n_rows, tuning.holdout_rows // 2)  # there are some thirty trials
         super().__init__(n_rows, data, settings, options, rng)
         self.Z, _ = distinct_rows(self.X[~self.held_out])
         self.start, self.rng = start, rng

@@ -268,7 +268,7 @@ KERNELS = [
 )
 def test_kernels_of_the_user(n_rows, kernel, rng, tune):
     work = evaluation_work(250, 2, BOUND_WORK)
-    tune(learning_steps=10, evidence_work=0, part_work=work, holdout_rows=200)
+    tune(learning_steps=10, evidence_work=0, part_work=work, holdout_rows=400)
     X = rng.normal(size=(n_rows, 2))
     y = X[:, 0] + 0.5 * rng.normal(size=n_rows) > 0
     assert SWSGPClassifier(kernel, random_state=0).fit(X, y).score(X, y) > 0.75

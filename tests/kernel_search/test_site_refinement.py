@@ -172,7 +172,7 @@ def test_gain_within_standard_error_is_rejected(monkeypatch, steep):
 
 
 def test_number_of_rows_is_limited(steep):
-    settings = BINARY._replace(tuning=Tuning(holdout_rows=100))
+    settings = BINARY._replace(tuning=Tuning(holdout_rows=200))
     trials = trials_of(*steep, variance_kernel(2.0), settings=settings)
     assert len(trials.X) == len(trials.y) == len(trials.held_out) == 100
     assert trials.held_out.sum() == 20
