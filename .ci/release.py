@@ -39,8 +39,9 @@ def main():
             print("nothing is left of this trial: --tag makes the release")
             return
         tag = f"v{given.version}"
+        run(ROOT, "git", "fetch", "--quiet", "--no-tags", folder, "HEAD")
+        run(ROOT, "git", "merge", "--quiet", "--ff-only", "FETCH_HEAD")
         run(ROOT, "git", "fetch", "--quiet", folder, "tag", tag)
-        run(ROOT, "git", "merge", "--quiet", "--ff-only", tag)
         shutil.copytree(Path(folder, "dist"), ROOT / "dist")
     print(f"push {tag}, then: twine upload dist/skswsgp-*")
 

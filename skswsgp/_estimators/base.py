@@ -23,7 +23,7 @@ from skswsgp._fit.learn import learn
 from skswsgp._fit.solve import learn_law, solve
 from skswsgp._rows import column_scale, statistics, target_scale
 from skswsgp._rows.checks import check_row_values, require_word_of_fit
-from skswsgp._rows.data import KeptRows, TrainingRows
+from skswsgp._rows.data import OF_STREAM, KeptRows, TrainingRows
 from skswsgp._solvers.constraints import Count
 from skswsgp._solvers.settings import Settings
 from skswsgp._solvers.tuning import Tuning
@@ -219,7 +219,8 @@ class BaseSWSGP(
         order = np.argsort(rows.numbers)  # the oldest first
         columns = [column[rows.numbers[order]] for column in rows.user]
         exposure = None if rows.exposure is None else rows.exposure[order]
-        begun = {k: clone(v, safe=False) for k, v in self.get_params(False).items()}
+        given = self.get_params(deep=False)
+        begun = {k: clone(given[k], safe=False) for k in OF_STREAM if k in given}
         return KeptRows(*columns, exposure, seed, factor, begun)
 
     def _check_rows(self, given, reset, all_classes=None):

@@ -297,9 +297,11 @@ class SWSGPRegressor(
             five times as much as the result. Also if they are those of counts.
         """
         if np.ndim(return_std) or (return_std and return_cov):
+            hint = "deviations are the roots of the diagonal of the covariance"
+            hint = "give levels as quantiles=[...]" if np.ndim(return_std) else hint
             raise ValueError(
                 f"return_std={return_std!r}, return_cov={return_cov!r}: expected at "
-                "most one of the two as True; give levels as quantiles=[...]."
+                f"most one of the two as True; {hint}."
             )
         if quantiles is not None:
             others = {"return_std": return_std, "return_cov": return_cov}

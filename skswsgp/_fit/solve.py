@@ -48,14 +48,16 @@ def solve(start, task):
     `task` is the `FitTask`, which announces the stages. They begin anew on the CPU if a
     GPU fails that "auto" has taken.
     """
-    state, settings = start.rng.get_state(), start.settings
+    state, settings, failed = start.rng.get_state(), start.settings, ""
     with ExitStack() as stack:
         try:
             solution = stack.enter_context(attempt(start, task))
         except (MemoryError, RuntimeError) as error:
-            if settings.device != "auto" or "the GPU" not in str(error):
+            failed = str(error)
+            if settings.device != "auto" or "the GPU" not in failed:
                 raise
-            warn_caller(f"device='auto': the fit goes on on the CPU, since {error}")
+        if failed:  # outside of the handler, which holds the arrays of the attempt
+            warn_caller(f"device='auto': the fit goes on on the CPU, since {failed}")
             start.rng.set_state(state)
             start = start._replace(settings=settings._replace(device="cpu"))
             solution = stack.enter_context(attempt(start, task))

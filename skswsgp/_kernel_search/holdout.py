@@ -11,7 +11,6 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize_scalar
 
-from skswsgp._compiled.linalg import numpy_cholesky
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import length_scales
 from skswsgp._engine.select import make_cpu_engine
@@ -96,7 +95,7 @@ class Judges:
         for part in self.parts if other is not fit else ():
             try:
                 gains = self.given(other, part) - self.given(fit, part)
-            except FloatingPointError:  # of a covariance matrix that has no factor
+            except np.linalg.LinAlgError:  # of a covariance matrix that has no factor
                 return fit
             if not is_gain(gains, weight=self.weight):
                 return fit
@@ -111,7 +110,7 @@ class Judges:
         with one_blas_thread():
             for q, noise in enumerate(fit.noise):
                 ratios, y = learner.ratios[:, q], learner.y[:, q]
-                L = numpy_cholesky(K + np.diag(noise * ratios[part]), 0.0)
+                L = np.linalg.cholesky(K + np.diag(noise * ratios[part]))
                 half = solve_triangular(L, across, lower=True)  # (N, n)
                 error = y[self.rows] - half.T @ solve_triangular(L, y[part], lower=True)
                 unknown = kernel.diag(X) - np.einsum("ij,ij->j", half, half)

@@ -5,7 +5,9 @@
 2. Where rows are left over, learning goes on from there on the density of rows given
    their nearest others, without and with a map of the columns.
 3. Rows that neither step has seen judge these kernels, as they predict rows from as
-   many neighbours as the model will, and, if it will use all rows, from many at once.
+   many neighbours as the model will.
+4. If it will use all rows, many of them at once predict the judging rows as well, by
+   the kernel of the evidence and by the one that near rows have chosen.
 """
 
 import math
@@ -95,8 +97,8 @@ def learn_kernel(
     if coded or (few and not wide) or by == "evidence" or not enough:
         return turned
     rows, parts = order[:-n_judges], []
-    if n_neighbors is not None and n_neighbors >= len(X):  # all rows, by exact means
-        parts = [rows[: min(n, most)] for n in (len(part.X), most)]
+    if not few and n_neighbors is not None and n_neighbors >= len(X):  # exact means
+        parts = [rows[:n] for n in (len(part.X), max(len(part.X), most))]
     judges = holdout.Judges(learner, order[-n_judges:], n_neighbors, parts)
     search = NearRows(learner, np.sort(rows), judges, kernel is None, rng)
     return search.run(fit, turned, learn_map)
@@ -264,8 +266,10 @@ class NearRows:
         same. `learn_map` is that of the estimators.
         """
         best = self.learned(fit, turned, learn_map)
-        asked = learn_map is True  # for a map, which this fit has
-        return best if asked else self.judges.better_given_parts(best, turned)
+        without = turned.linear_map is None and self.learner.X.shape[1] > 1
+        if learn_map is True and without:  # a map is asked for, and `best` has one
+            return best
+        return self.judges.better_given_parts(best, turned)
 
     def learned(self, fit, turned, learn_map):
         """Return the best fit as rows near to the judging ones tell; see `run`."""

@@ -71,6 +71,10 @@ class TrainingRows(NamedTuple):
         return index if self.rows is None else self.rows[index]
 
 
+# Parameters of an estimator that a stream is scaled and learned by
+OF_STREAM = "kernel", "x_transform", "learn_map", "normalize_y", "dtype"
+
+
 class KeptRows(NamedTuple):
     """Rows that a model keeps so that `partial_fit` may go on from its fit."""
 
@@ -80,7 +84,7 @@ class KeptRows(NamedTuple):
     exposure: np.ndarray | None  # (n,)
     seed: int  # of what a stream of these rows draws
     factor: float  # by which the fit has multiplied weights
-    begun_with: dict | None = None  # the parameters of the estimator
+    begun_with: dict | None = None  # the parameters OF_STREAM
 
 
 def with_known_noise(data):

@@ -125,7 +125,7 @@ class Tuning(NamedTuple):
 
     # --- choosing between kernels on held-out rows
     # Rows that q(u) is found on, held-out ones included: some seconds a candidate.
-    # Labels and counts take half, which lost nothing in .64 of the seconds.
+    # The refinement of labels and counts takes half, which lost nothing.
     holdout_rows: int = 20_000
 
     # Rows above which early_stopping="auto" holds out a tenth, if the solver trains the

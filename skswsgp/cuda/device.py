@@ -181,6 +181,8 @@ class Gpu:
         try:
             yield
         except Exception as error:  # those of libraries are no MemoryError
+            if "the GPU" in str(error):  # a block within this one has said it
+                raise
             full = isinstance(error, MemoryError) or NO_MEMORY.search(str(error))
             if not (full or type(error).__module__.startswith(LIBRARIES)):
                 raise

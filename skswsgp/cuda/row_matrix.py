@@ -72,6 +72,10 @@ class DeviceRowMatrix:
 
     def send(self):
         """Send the rows and the entries of each column to the device."""
+        with self.device.room_for("the rows of a system"):
+            self._send_rows()
+
+    def _send_rows(self):
         rows, (n, H) = self.host, self.host.lists.shape
         indices = np.arange(n * H, dtype=index_dtype(rows))
         starts = np.arange(0, n * H + 1, H)
@@ -106,11 +110,13 @@ class DeviceRowMatrix:
 
     def _send(self, u):
         """Return columns u (n, k) of the host as rows (k, n) on the device."""
-        return self.device.send(np.array(u.T, np.float64, order="C"))
+        with self.device.room_for("vectors of a system"):
+            return self.device.send(np.array(u.T, np.float64, order="C"))
 
     def _fetch(self, out):
         """Return rows (k, n) of the device as columns (n, k) on the host."""
-        return np.ascontiguousarray(self.device.fetch(out).T)
+        with self.device.room_for("vectors of a system"):
+            return np.ascontiguousarray(self.device.fetch(out).T)
 
     def _matvec(self, u, squares):
         """Return A u, or A^2 u, for u (k, M) on the device, (k, n)."""

@@ -150,9 +150,9 @@ class CudaSteps(Steps):
     def take(self, batch, n, rates):
         engine, work = self.engine, self._work
         model = engine.send_model(changes=True)
-        if isinstance(batch.X, np.ndarray):
-            batch = engine.device.send_struct(batch)
         with engine.device.room_for("a minibatch"):
+            if isinstance(batch.X, np.ndarray):
+                batch = engine.device.send_struct(batch)
             if work is None or work.n != n or work.model is not model:
                 self._work = None  # before another one takes memory
                 given = batch.y.shape[1], self._optimizer, self._sums

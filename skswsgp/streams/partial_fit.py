@@ -19,13 +19,14 @@ from skswsgp._fit.solve import learn_law, solve
 from skswsgp._fit.targets import distinct_labels, require_labels
 from skswsgp._kernel_search.start import initial_attributes
 from skswsgp._rows.checks import usable_weights
+from skswsgp._rows.data import OF_STREAM
 from skswsgp._rows.statistics import LARGEST_SEED
 from skswsgp._rows.table import gaps
 from skswsgp._solvers.auto import count_inducing
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp.streams.exchange import exchange_points
 from skswsgp.streams.past_sites import RowsAndPast
-from skswsgp.streams.stream import OF_STREAM, Stream
+from skswsgp.streams.stream import Stream
 
 
 def learn_chunk(model, given, classes=None):

@@ -15,8 +15,6 @@ OF_SCALES = (
 OF_KERNEL = (
     "kernel_", "noise_variance_", "likelihood_shape_", "variance_scale_", "prior_mean_",
 )  # fmt: skip
-# Parameters of estimators that a stream is scaled and learned by
-OF_STREAM = "kernel", "x_transform", "learn_map", "normalize_y", "dtype"
 FORGOTTEN = 1e-3  # weight of a row, of 1 at first, below which a row is not kept
 
 

@@ -75,3 +75,16 @@ def test_small_matrices_and_those_without_room_stay_on_the_host(
     monkeypatch.setattr(device, "send", run_out)
     assert row_matrix.place_matrix(device, rows, holders) is rows
     assert len(sent) == 3 and held() == 0
+
+
+@pytest.mark.usefixtures("small_matrices_placed")
+@pytest.mark.parametrize("name", ["send", "fetch"])
+def test_a_gpu_that_fails_with_a_vector_is_named(device, rng, monkeypatch, name):
+    held = row_matrix.place_matrix(device, sparse_matrix(rng), set())
+
+    def fail(_):
+        raise type("Error", (Exception,), {"__module__": "cupy.cuda"})("ECC")
+
+    monkeypatch.setattr(device, name, fail)
+    with pytest.raises(RuntimeError, match=r"^the GPU has failed \(ECC\)"):
+        held.matvec(rng.normal(size=(9, 2)))
