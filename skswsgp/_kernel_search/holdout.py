@@ -61,6 +61,7 @@ class Judges:
 
     def __init__(self, learner, rows, n_neighbors, parts=()):
         self.learner, self.rows, self.parts = learner, np.sort(rows), parts
+        self.n_rows = len(learner.X)
         self.H = min(n_neighbors or learner.n_neighbors, MAX_WIDE_NEIGHBORS)
         self.weight = learner.weight[self.rows]
         self._said = []  # fits and what the rows say of them
@@ -90,16 +91,22 @@ class Judges:
         """Return the first fit unless the rows prefer the other one given each part.
 
         Near rows tell little of how a smooth function goes on. A fit that they prefer
-        may predict a row from all others much worse.
+        may predict a row from all others much worse. What a row gains changes with the
+        logarithm of the number of rows, so all rows must be expected to prefer it, too.
         """
+        gains, sizes = [], [len(part) for part in self.parts]
         for part in self.parts if other is not fit else ():
             try:
-                gains = self.given(other, part) - self.given(fit, part)
+                gains.append(self.given(other, part) - self.given(fit, part))
             except np.linalg.LinAlgError:  # of a covariance matrix that has no factor
                 return fit
-            if not is_gain(gains, weight=self.weight):
+            if not is_gain(gains[-1], weight=self.weight):
                 return fit
-        return other if self.parts else fit
+        if gains and max(sizes) > min(sizes):
+            left = max(np.log(self.n_rows / sizes[-1]), 0.0)
+            slope = (gains[-1] - gains[0]) / np.log(sizes[-1] / sizes[0])
+            gains.append(gains[-1] + slope * left)
+        return other if gains and is_gain(gains[-1], weight=self.weight) else fit
 
     def given(self, fit, part):
         """Return the log density (n,) of the rows given all rows of a part at once."""

@@ -142,14 +142,17 @@ def test_density_given_a_part_is_that_of_an_exact_process(rng):
 class SaidOfParts(Judges):
     """Judges that prefer fit 1 to fit 0 by these nats given each part, or fail."""
 
+    n_rows = 300
+
     def __init__(self, *gains):
-        self.parts, self.weight = list(range(len(gains))), np.ones(50)
-        self.gains = gains
+        self.gains = dict(zip((10, 100), gains, strict=False))
+        self.parts, self.weight = list(map(np.arange, self.gains)), np.ones(50)
 
     def given(self, fit, part):
-        if fit == 1 and np.isnan(self.gains[part]):
+        gain = self.gains[len(part)]
+        if fit == 1 and np.isnan(gain):
             raise np.linalg.LinAlgError
-        return fit * (np.linspace(-1.0, 1.0, 50) + self.gains[part])
+        return fit * (np.linspace(-1.0, 1.0, 50) + gain)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +160,8 @@ class SaidOfParts(Judges):
     [
         ((), False),
         ((0.5, 0.5), True),
+        ((0.8, 0.5), True),  # 0.36 with all rows
+        ((1.2, 0.4), False),  # 0.02 with all rows
         ((0.5, 0.1), False),  # 1.2 standard errors
         ((0.5, -0.5), False),  # more rows say otherwise
         ((-0.5, 0.5), False),
