@@ -25,6 +25,7 @@ from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.inducing import distinct_rows, initial_inducing_points
 from skswsgp._rows.statistics import (
     HELD_OUT_FRACTION,
+    LARGEST_SEED,
     LEAST_EFFECTIVE,
     distinct_observations,
     effective_sample_size,
@@ -172,7 +173,7 @@ class TrialRows:
         self.X, self.y, self.weight, self.count = rows
         self.solver_weight = self.weight
         self.fraction = part.n_rows / data.n_all
-        self.seed = rng.randint(2**31 - 1)  # draws the order of all Vecchia priors
+        self.seed = rng.randint(LARGEST_SEED)  # draws the order of all Vecchia priors
         self.settings, self.options = settings, options
         self.record = settings.likelihood_record
         self.shape = settings.first_shape

@@ -17,8 +17,8 @@ from skswsgp._neighbors.distance_scan import DistanceScan
 from skswsgp._neighbors.heaps import sort_lists
 from skswsgp._neighbors.kernel_scan import KernelScan
 
-# Entries of the rows of X that are scaled at once, and pairs of rows and points up to
-# which "exact" takes a table, in 60 ms
+# How many entries of the rows of X are scaled at once. So many pairs of rows and points
+# are also the most for which "exact" makes a table of all distances, which takes 60 ms.
 NUMBERS_AT_ONCE = 4_000_000
 GRAPH_EPSILON = 0.2  # PyNNDescent's `epsilon`: a larger one is slower and finds more
 # Microseconds per row of the scan, 100,000 rows, H = 16, one core of an AMD EPYC:

@@ -129,7 +129,7 @@ def pick(values, b, g, q, last):
 
 @njit_inner
 def likelihood_slope(b, c, g, h, q, f, a, alpha):
-    """Return what E log p(y | f_q) adds to the derivative by a covariance of row b.
+    """Return what the expected log likelihood of f_q adds to `covariance_slope`.
 
     c is the row of a and alpha, whose last entries are -1 and 0: f(x) - a' f(Z_w) has
     the variance F. In kriging, each c has a column of its own.

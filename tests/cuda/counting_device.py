@@ -118,7 +118,7 @@ class CountingDevice(NumpyDevice):
         called(super().invert, L, lower)
 
     def count(self, call):
-        """Return what a call asks for, by name."""
+        """Return how often a call has asked this device for what, by name."""
         self.counts.clear()
         call()
         return dict(self.counts)
