@@ -9,8 +9,6 @@ from numbers import Real
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skswsgp._adam.alternating import AlternatingSolver
-from skswsgp._adam.solver import AdamSolver
 from skswsgp._solvers.constraints import Count
 from skswsgp._solvers.natural import NaturalSolver
 
@@ -73,7 +71,11 @@ class Natural(BaseEstimator):
     @property
     def _solver(self):
         """The subclass of `Solver` that trains."""
-        return AlternatingSolver if self.optimize_inducing else NaturalSolver
+        if not self.optimize_inducing:
+            return NaturalSolver
+        from skswsgp._adam.alternating import AlternatingSolver
+
+        return AlternatingSolver
 
 
 class Adam(BaseEstimator):
@@ -146,8 +148,6 @@ class Adam(BaseEstimator):
         "kl_weight": [POSITIVE, StrOptions({"auto"})],
     }
 
-    _solver = AdamSolver  # the subclass of `Solver` that trains
-
     def __init__(
         self, *, batch_size: int = 64, learning_rate: float = 0.02, max_iter: int = 200,
         tol: float = 1e-5, n_iter_no_change: int = 10,
@@ -165,6 +165,13 @@ class Adam(BaseEstimator):
         self.optimize_inducing = optimize_inducing
         self.n_shared = n_shared
         self.kl_weight = kl_weight
+
+    @property
+    def _solver(self):
+        """The subclass of `Solver` that trains."""
+        from skswsgp._adam.solver import AdamSolver
+
+        return AdamSolver
 
 
 SOLVERS = {"natural": Natural, "adam": Adam}  # by the words of `solver`
