@@ -14,14 +14,17 @@ from skswsgp._compiled.threads import max_threads
 from skswsgp._engine.select import make_engine
 from skswsgp._kernel_search.marginal_likelihood import LEAST_NOISE_OF_SEVERAL
 from skswsgp._law.learn import leave_out_rows
-from skswsgp._linear.dense_sites import DenseSites
 from skswsgp._linear.site_rows import SiteRows
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._posterior import prediction
 from skswsgp._posterior.near_sites import learn_near_sites
 from skswsgp._rows.data import TrainingRows, memory_budget
 from skswsgp._rows.inducing import point_of_each_row
-from skswsgp._solvers.auto import tries_exact_means, warn_of_blocks
+from skswsgp._solvers.auto import (
+    takes_few_points,
+    tries_exact_means,
+    warn_of_blocks,
+)
 from skswsgp._solvers.exact_mean import ExactFit, exact_mean_attributes, means_of_few
 from skswsgp._solvers.model import build_model, model_attributes
 from skswsgp._solvers.progress import History, RowsRead, warn_caller
@@ -82,17 +85,13 @@ def attempt(start, task):
     with closing(make_engine(settings.device, model, H, n_threads, points)) as engine:
         with task.stage("inducing variables", settings.max_iter):
             task.lines.say(f" M={M:,}, H={H:,} ...")
-            solver = make_solver(start, engine, task.lines)
+            group = places_of(start)
+            solver = make_solver(start, engine, task.lines, group)
             trained = train(solver, start, task)
         tries_exact = solver.usable and tries_exact_means(settings, n_all, M, D)
-        exact, group, sites = ExactFit(), None, None
-        if settings.solver.finds_optimum and solver.usable:
-            wanted = tries_exact or settings.likelihood_record.has_noise
-            wanted = wanted and not isinstance(solver.sites, DenseSites)
-            if wanted and data.n_rows == n_all:
-                group = point_of_each_row(trained["inducing_points_"], data.inputs)
-            if isinstance(solver.sites, SiteRows):
-                sites = solver.sites
+        exact, sites = ExactFit(), None
+        if solver.usable and isinstance(solver.sites, SiteRows):
+            sites = solver.sites
         if tries_exact:
             with task.stage("exact means"):
                 exact = solve_exact_mean(solver, data, group, trained, start, task)
@@ -113,10 +112,20 @@ def attempt(start, task):
         yield Solution(settings, solver, data, group, sites, trained, start.rng)
 
 
-def make_solver(start, engine, lines):
+def places_of(start):
+    """Return the inducing points (n,) at which the rows of a `Start` stay, or None."""
+    rows, Z, settings = start.rows, start.attributes["inducing_points_"], start.settings
+    if takes_few_points(settings, rows.n_all, len(Z)) or settings.solver.takes_steps:
+        return None
+    whole = rows.sample.n_rows == rows.n_all
+    return point_of_each_row(Z, rows.sample.inputs) if whole else None
+
+
+def make_solver(start, engine, lines, at):
     """Return the solver of a `Start`, whose rows are centred.
 
-    `lines` say how fast rows in memory are read, and points after them.
+    `lines` say how fast rows in memory are read, and points after them. `at` (n,) are
+    the inducing points at which rows lie, or None.
     """
     settings, kernel = start.settings, start.attributes["kernel_"]
     rows, M, H = start.rows, len(engine.model.Z), engine.n_neighbors
@@ -124,9 +133,9 @@ def make_solver(start, engine, lines):
     if isinstance(rows, RowsInMemory):
         if settings.solver.finds_optimum and not settings.is_trial:
             warn_of_blocks(settings, rows.n_all, M, H)
-        n_read = rows.n_all if steps else rows.n_all + M - H
+        n_read = (rows.n_all if at is None else 0) + (0 if steps else M - H)
         watch = RowsRead(lines, n_read, settings.max_iter if steps else 1)
-        rows = RowsInMemory(rows.sample._replace(watch=watch))
+        rows = RowsInMemory(rows.sample._replace(watch=watch, at=at))
     scale = {"feature_scale": start.spread} if steps else {}
     return settings.solver(engine, rows, kernel, settings, start.rng, **scale)
 

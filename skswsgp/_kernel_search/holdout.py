@@ -160,10 +160,9 @@ def log_density(square, v, weight):
 class TrialRows:
     """At most `n_rows` of the training rows, with duplicates merged.
 
-    X is (n, D), y (n, Q) or (n, 1), weight (n,). A solver learns from each row with its
-    `solver_weight` (n,), which is its weight unless a subclass holds it out. `fraction`
-    is that of the training rows that take part, and `shape` (Q,) that of the
-    likelihood.
+    X is (n, D), y (n, Q) or (n, 1), weight (n,). Solvers learn from the rows `kept`
+    (n,), which are all unless a subclass holds some out. `fraction` is that of the
+    training rows that take part, and `shape` (Q,) that of the likelihood.
     """
 
     def __init__(self, n_rows, data, settings, options, rng):
@@ -171,21 +170,23 @@ class TrialRows:
         X = np.asarray(part.inputs, dtype=np.float64)
         rows = distinct_observations(part._replace(X=X, rows=None))
         self.X, self.y, self.weight, self.count = rows
-        self.solver_weight = self.weight
+        self.kept = np.ones(len(self.X), dtype=bool)
         self.fraction = part.n_rows / data.n_all
         self.seed = rng.randint(LARGEST_SEED)  # draws the order of all Vecchia priors
         self.settings, self.options = settings, options
         self.record = settings.likelihood_record
         self.shape = settings.first_shape
 
-    def solver_for(self, attributes, H, full=False):
-        """Return a `NaturalSolver` that learns from rows of positive `solver_weight`.
+    def solver_for(self, attributes, H, at=None, full=False):
+        """Return a `NaturalSolver` that learns from the rows that are kept.
 
         `attributes` are those that `build_model` takes, and `linear_map_` or none;
         without m and S the solver starts at the prior. A row uses H inducing points, or
-        all M if these are fewer. S is a diagonal, or a matrix if `full`.
+        all M if these are fewer. If rows lie at the points, `at` says at which. S is a
+        diagonal, or a matrix if `full`.
         """
         kernel, Z = attributes["kernel_"], attributes["inducing_points_"]
+        X, y, weight = (array[self.kept] for array in (self.X, self.y, self.weight))
         # a graph is too slow to build for each trial
         settings = self.settings._replace(solver=NaturalSolver, neighbor_search="exact")
         M = len(Z)
@@ -199,7 +200,7 @@ class TrialRows:
             "likelihood_shape_": self.shape,
         }
         if self.record.counts:
-            noise = self.record.unknown_part(self.y)
+            noise = self.record.unknown_part(y)
             dtype = dtype_of_systems(settings, M, H)
             start["_jitter"] = natural_jitter(kernel, Z, noise, dtype, full)
         start = shape_covariance(start | attributes, full)
@@ -207,11 +208,11 @@ class TrialRows:
         beta = settings.divergence_weight(M, H)
         model, center = build_model(start, likelihood, self.options.dtype, beta)
         engine = make_cpu_engine(model, H, self.options.n_threads)
-        X = mapped(self.X, attributes.get("linear_map_"))
-        rows = RowsInMemory(TrainingRows(X, self.y, self.weight, center=center))
+        linear_map = attributes.get("linear_map_")
+        rows = TrainingRows(mapped(X, linear_map), y, weight, center=center, at=at)
         rng = np.random.RandomState(self.seed)
-        solver = NaturalSolver(engine, rows, kernel, settings, rng)
-        solver.sites = solver.sites._replace(weight=self.solver_weight)
+        solver = NaturalSolver(engine, RowsInMemory(rows), kernel, settings, rng)
+        solver.linear_map = linear_map
         return solver
 
 
@@ -247,7 +248,7 @@ class Holdout(TrialRows):
         n_held_out = max(HELD_OUT_FRACTION * M, min(LEAST_HELD_OUT, M // 2))
         self.held_out = (rng.permutation(M) < n_held_out)[group]
         self.held_out_weight = self.count[self.held_out]
-        self.solver_weight = np.where(self.held_out, 0.0, self.weight)
+        self.kept = ~self.held_out
         enough = effective_sample_size(self.held_out_weight) >= LEAST_EFFECTIVE
         self.decisive = enough and not self.held_out.all()
 
@@ -261,9 +262,9 @@ class Holdout(TrialRows):
 
     def _marginals(self, solver):
         """Return mean and variance of q(f) at the held-out rows, each (n, Q)."""
-        mean, variance = solver.marginals()
-        mean += solver.engine.model.prior_mean
-        return mean[self.held_out], variance[self.held_out]
+        rows = mapped(self.X[self.held_out], solver.linear_map)
+        mean, variance = solver.predict(rows)
+        return mean + solver.engine.model.prior_mean, variance
 
     def variance_scale(self, solver):
         """Return the scale of `exact_variance` that makes held-out rows likeliest.
@@ -341,12 +342,12 @@ class CandidateComparison(Holdout):
     def solve(self, fit):
         """Return a solver that has converged, and log p of the held-out rows."""
         kernel, noise = fit[:2]
-        rng, kept = np.random.RandomState(self.seed), ~self.held_out
-        X = mapped(self.X[kept], fit.linear_map)
+        rng = np.random.RandomState(self.seed)
+        X = mapped(self.X[self.kept], fit.linear_map)
         scale = length_scales(kernel, X.shape[1], otherwise=self.spread)
         method, tuning = self.settings.inducing_points, self.settings.tuning
         Z = initial_inducing_points(
-            X, self.M, method, rng, scale, tuning, self.weight[kept]
+            X, self.M, method, rng, scale, tuning, self.weight[self.kept]
         )
         attributes = {"kernel_": kernel, "inducing_points_": Z}
         attributes["linear_map_"] = fit.linear_map

@@ -76,7 +76,8 @@ class SiteRefinement(Holdout):
 
     `best` is the solver of the best kernel so far, or None, `start` its `KernelFit`
     before the variance was scaled, and `density` the log density of the held-out rows
-    under this kernel. The other distinct rows are the inducing points Z.
+    under this kernel. The other distinct rows are the inducing points Z, and `at` says
+    at which of them each of the others lies.
     """
 
     def __init__(self, start, data, settings, options, rng):
@@ -84,7 +85,7 @@ class SiteRefinement(Holdout):
         n_rows = count_learning_rows(data.X.shape[1], tuning)
         n_rows = min(n_rows, tuning.holdout_rows // 2)  # there are some thirty trials
         super().__init__(n_rows, data, settings, options, rng)
-        self.Z, _ = distinct_rows(self.X[~self.held_out])
+        self.Z, self.at = distinct_rows(self.X[self.kept])
         self.start, self.rng = start, rng
         if start.shape is not None:
             self.shape = start.shape
@@ -116,7 +117,8 @@ class SiteRefinement(Holdout):
         if self.best is not None:
             attributes["inducing_mean_"] = self.best.engine.model.m
             attributes["inducing_covariance_"] = self.best.engine.model.s
-        solver = self.solver_for(attributes, self.settings.tuning.site_neighbors)
+        H = self.settings.tuning.site_neighbors
+        solver = self.solver_for(attributes, H, self.at)
         solver.tolerance, solver.fit = LEAST_ROUND, fit
         return solver
 
@@ -231,12 +233,10 @@ class SiteRefinement(Holdout):
 
     def turned_by_labels(self, start):
         """Return a solver for a map of the columns learned by regression of labels."""
-        kept = ~self.held_out
         targets = self.record.regression_targets(self.y, self.settings.n_latent)
-        weight = self.weight[kept]
-        fit = KernelLearner(
-            self.X[kept], targets[kept], 1.0 / weight[:, None], weight, self.options
-        ).turned(start, self.seed)
+        weight = self.weight[self.kept]
+        rows = self.X[self.kept], targets[self.kept], 1.0 / weight[:, None], weight
+        fit = KernelLearner(*rows, self.options).turned(start, self.seed)
         found = free_variance(fit.kernel, fit.linear_map.shape[1])
         if found is not None:
             # labels do not show how large f is, but the best q(u) does
@@ -274,10 +274,9 @@ class SiteRefinement(Holdout):
         """
         start = self.start if solver is None else solver.fit
         solver = self.best if solver is None else solver
-        kept = ~self.held_out
-        targets, variances = (array[kept] for array in gaussian_sites(solver))
+        sites = gaussian_sites(solver)
         kernel = updated_kernel(start.kernel, solver.engine.model.params)
-        start = start._replace(kernel=kernel, noise=np.ones(targets.shape[1]))
-        rows = self.X[kept], targets, variances, self.weight[kept]
+        start = start._replace(kernel=kernel, noise=np.ones(sites[0].shape[1]))
+        rows = self.X[self.kept], *sites, self.weight[self.kept]
         H = self.settings.tuning.site_neighbors
         return KernelLearner(*rows, self.options, n_neighbors=H), start

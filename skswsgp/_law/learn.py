@@ -122,7 +122,8 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
     rows = noise_of_rows(merged, trained), trained["_kl_weight"], sample
     rows = RowsLeftOut(merged, *rows, nearest.known(first[sample]))
     points = None if group is None else merge_points(rows, group, Z)
-    mean = None if sites is None else sites.expected.mean[first]
+    # values at points have jitter, which predictions do not
+    mean = sites.expected.mean[first] if sites and sites.rows.at is None else None
     residuals = leave_one_out(rows, points, trained, settings, mean)
     law, around = None, None
     lone = merged.n_rows < 2 or (points is not None and len(Z) < 2)

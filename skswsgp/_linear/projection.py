@@ -2,7 +2,8 @@
 
 f_i = a_i' u + noise of variance F_i, with a_i = K_w^-1 k_i (eq. 13). The matrix A
 (n, M) has the rows a_i. It is stored while the memory budget allows, in float32 if need
-be; otherwise each product computes blocks of its rows anew.
+be; otherwise each product computes blocks of its rows anew. A row at an inducing point
+has its value, so that a_i is a unit vector.
 """
 
 import copy
@@ -12,7 +13,7 @@ import numpy as np
 from skswsgp._compiled.linalg import RELATIVE_FLOOR, require_finite
 from skswsgp._compiled.threads import index_blocks, rows_in_seconds
 from skswsgp._linear.all_points import AllPoints
-from skswsgp._linear.row_matrix import DenseMatrix, SparseRowMatrix
+from skswsgp._linear.row_matrix import DenseMatrix, SelectionMatrix, SparseRowMatrix
 
 
 class Projection:
@@ -30,10 +31,16 @@ class Projection:
         self.engine, self.kernel, self.data, self.lookup = engine, kernel, data, lookup
         M, n = len(engine.model.Z), data.n_rows
         self.shape = n, M
+        jitter = absolute_jitter(engine.model, kernel)
+        # without a prior variance values at points are jitter alone
+        self.at = data.at if np.any(kernel.diag(engine.model.Z)) else None
+        if self.at is not None:
+            self.F = np.full(n, RELATIVE_FLOOR * jitter)
+            self.stored = SelectionMatrix(self.at, M)
+            return
         if points is None and engine.all_inducing is not None:
             points = AllPoints(engine.model, engine.n_threads)
         self._all_points, self._dense = points, points is not None
-        jitter = absolute_jitter(engine.model, kernel)
         self.F = np.empty(n)
         self.stored = self._allocate(memory_budget)
         for index in index_blocks(n, self._rows_at_once()):
@@ -99,6 +106,8 @@ class Projection:
 
     def compute_rows(self, index):
         """Return some rows of A, and of F before its lower limit is applied."""
+        if self.at is not None:
+            return SelectionMatrix(self.at[index], self.shape[1]), self.F[index]
         X = self.data.block(index)[0]
         if self._dense:
             return self._all_points.weights(X)

@@ -1,4 +1,4 @@
-"""Dense and sparse row matrices A (n, M), and their products.
+"""Row matrices A (n, M), dense, sparse or of ones, and their products.
 
 Row i of a sparse matrix holds weights[i, h] in column lists[i, h], h < H. Sums over
 rows are taken by chunks, or parts for several columns, whose number does not depend on
@@ -317,6 +317,34 @@ class DenseMatrix(NamedTuple):
         """Return (A' A)^-1 u for u (M, k), if A is lower triangular."""
         half = solve_triangular(self.A, u, lower=True, trans="T")
         return solve_triangular(self.A, half, lower=True)
+
+
+class SelectionMatrix(NamedTuple):
+    """A matrix whose rows hold a one each, in some column, and zeros."""
+
+    columns: np.ndarray  # (n,)
+    n_columns: int  # M
+
+    def matvec(self, u, squares=False):
+        """Return A u (n, Q) for u (M, Q), which is A^2 u as well."""
+        return u[self.columns]
+
+    def rmatvec(self, v, squares=False):
+        """Return A' v (M, Q) for v (n, Q), which is A^2' v as well."""
+        sums = [np.bincount(self.columns, each, self.n_columns) for each in v.T]
+        return np.stack(sums, axis=1)
+
+    def normal_matvec(self, v, u):
+        """Return A' diag(v) A u for v (n, Q) and u (M, Q), column by column."""
+        return self.rmatvec(v) * u
+
+    def quadratic_forms(self, L):
+        """Return |L' a|^2 (n,) for the rows a of A and L (M, M)."""
+        return np.einsum("jk,jk->j", L, L)[self.columns]
+
+    def weighted_gram(self, w):
+        """Return A' diag(w) A (M, M)."""
+        return np.diag(self.rmatvec(w[:, None])[:, 0])
 
 
 class SparseRowMatrix(NamedTuple):

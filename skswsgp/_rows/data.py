@@ -27,6 +27,8 @@ class TrainingRows(NamedTuple):
     ratio: np.ndarray | None = None
     stand_for: int | None = None  # rows of a fit of which these are a sample
     watch: Callable | None = None  # is told of how many rows a block has that was read
+    # (n,) numbers of the inducing points at which rows lie, None where they are unknown
+    at: np.ndarray | None = None
 
     @property
     def n_rows(self):
@@ -54,8 +56,9 @@ class TrainingRows(NamedTuple):
         """Return the rows with these indices."""
         y, weight = self.y[index], self.weight[index]
         ratio = None if self.ratio is None else self.ratio[index]
-        rows = self._rows_of(index)
-        return self._replace(y=y, weight=weight, rows=rows, ratio=ratio, stand_for=None)
+        at = None if self.at is None else self.at[index]
+        taken = {"rows": self._rows_of(index), "stand_for": None}
+        return self._replace(y=y, weight=weight, ratio=ratio, at=at, **taken)
 
     def scaled(self, columns):
         """Return these rows with columns on another scale, a copy, in place of X."""

@@ -20,6 +20,7 @@ from skswsgp._linear.site_rows import SiteRows
 from skswsgp._neighbors.lists import TrackedSearch
 from skswsgp._point.state import Model
 from skswsgp._rows.data import TrainingRows, memory_budget
+from skswsgp._rows.inducing import rows_at_points
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.rows import site_rows
 from skswsgp._solvers.settings import Settings
@@ -137,6 +138,20 @@ def _made(block, begin, recipe, make, *arguments):
     return make(data, n_threads, *arguments)
 
 
+def located(data, engine):
+    """Return `TrainingRows` with the inducing points at which they lie, if all do.
+
+    They do so where most rows of a fit are points.
+    """
+    Z, n_all = engine.model.Z, data.n_all
+    if 2 * len(Z) < n_all or not data.n_rows:
+        return data
+    search = engine.make_search({"n_neighbors": 1, "search": "exact"})
+    nearest = search.query(data.block(np.arange(data.n_rows))[0])[:, 0]
+    there = rows_at_points(Z + data.center, data, nearest)
+    return data._replace(at=nearest) if len(there) == data.n_rows else data
+
+
 def _sites(block, begin, recipe, model):
     """Return the `SiteRows` of a `Block`, before their first sites; see `_made`."""
     sites = _made(block, begin, recipe, _sites_of, recipe.settings, model)
@@ -146,5 +161,5 @@ def _sites(block, begin, recipe, model):
 def _sites_of(data, n_threads, settings, model):
     engine = make_cpu_engine(model.model, model.n_neighbors, n_threads)
     search = TrackedSearch(engine, data.n_rows, settings.search_options)
-    data = data._replace(stand_for=model.n_all)
+    data = located(data._replace(stand_for=model.n_all), engine)
     return site_rows(data, engine, model.kernel, settings, search, model.memory)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from skswsgp._linear.row_matrix import DenseMatrix
+from skswsgp._linear.row_matrix import DenseMatrix, SelectionMatrix
 from skswsgp._solvers.rows import RowsInMemory
 
 
@@ -20,6 +20,10 @@ def sparse_rows(projection, index):
     rows, _ = projection.compute_rows(index)
     if isinstance(rows, DenseMatrix):
         return sparse.csr_array(rows.A)
+    if isinstance(rows, SelectionMatrix):
+        n = len(rows.columns)
+        places = rows.columns, np.arange(n + 1)
+        return sparse.csr_array((np.ones(n), *places), (n, rows.n_columns))
     lists, M = rows.lists, projection.shape[1]
     starts = np.arange(0, lists.size + 1, lists.shape[1])
     weights = rows.weights.ravel().astype(np.float64)

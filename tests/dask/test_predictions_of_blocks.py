@@ -60,9 +60,10 @@ FITS = {
         NearestNeighborGPRegressor(random_state=0).fit(X, Y)
     ),
 }
-# Fits whose rows use all inducing points, and methods, in which BLAS multiplies the
-# rows of a block together, so that last bits depend on their number.
-TOGETHER = "all points", "sample_f", "predict_gradient"
+# Fits whose rows use all inducing points, as those of a process of the noise do, and
+# methods, in which BLAS multiplies the rows of a block together, so that last bits
+# depend on their number.
+TOGETHER = "all points", "varying noise", "sample_f", "predict_gradient"
 OF_REGRESSION = [
     ("predict", {}),
     ("predict", {"return_std": True, "n_neighbors": 5}),

@@ -271,7 +271,8 @@ def estimated_scale(rng):
         engine = SimpleNamespace(
             model=SimpleNamespace(prior_mean=np.zeros(1), shape=np.zeros(1))
         )
-        solver = SimpleNamespace(marginals=lambda: marginals, engine=engine)
+        solver = SimpleNamespace(engine=engine, linear_map=None)
+        solver.predict = lambda X: [values[: len(X)] for values in marginals]
         solver.prior_variance = 1e6  # far above those of rows
         return rows.variance_scale(solver)
 

@@ -114,8 +114,8 @@ def test_next_kernel_is_learned_from_sites_of_training_rows(monkeypatch, steep):
     assert_array_equal(seen["X"], trials.X[kept])
     assert_array_equal(seen["weight"], weight[kept])
     t, precision = seen["y"], 1.0 / seen["ratios"]
-    assert_allclose(precision, trials.best.sites.precision[kept], rtol=1e-9)
-    assert_allclose(precision * t, trials.best.sites.precision_mean[kept], rtol=1e-9)
+    assert_allclose(precision, trials.best.sites.precision, rtol=1e-9)
+    assert_allclose(precision * t, trials.best.sites.precision_mean, rtol=1e-9)
     assert_array_equal(again.engine.model.m, trials.best.engine.model.m)
 
 
@@ -359,10 +359,11 @@ def test_a_fit_starts_from_the_posterior_of_the_refinement(seed):
 
 def test_posterior_of_a_solver_equals_its_marginals(steep):
     trials = trials_of(*steep, variance_kernel(20.0))
+    trials.at = None  # predictions at points differ from their values by jitter
     solver = trials.solver_of(trials.start)
     trials.log_density(solver)
     for actual, expected in zip(
-        solver.predict(trials.X), solver.marginals(), strict=True
+        solver.predict(trials.X[trials.kept]), solver.marginals(), strict=True
     ):
         assert_allclose(actual, expected, rtol=1e-6, atol=1e-9)
 

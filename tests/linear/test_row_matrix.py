@@ -1,11 +1,11 @@
-"""Products and solves of sparse row matrices compared with dense ones."""
+"""Products and solves of row matrices compared with dense ones."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skswsgp._compiled.threads import max_threads
-from skswsgp._linear.row_matrix import SparseRowMatrix
+from skswsgp._linear.row_matrix import DenseMatrix, SelectionMatrix, SparseRowMatrix
 from skswsgp._point.full_covariance import PANEL_COLUMNS
 
 pytestmark = pytest.mark.matrix
@@ -70,3 +70,17 @@ def test_weighted_gram_in_blocks_and_threads(rng, n_columns, n_threads):
     rows, A = sparse_and_dense(rng, n_columns, n_threads)
     w = rng.normal(size=90)
     assert_allclose(rows.weighted_gram(w), A.T @ np.diag(w) @ A, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_rows_of_ones_are_those_of_a_dense_matrix(rng, k):
+    columns = np.array([2, 0, 2, 4, 1])  # none in column 3
+    rows, dense = SelectionMatrix(columns, 5), DenseMatrix(np.eye(5)[columns])
+    u, v, w = (rng.normal(size=shape) for shape in ((5, k), (5, k), 5))
+    for squares in (False, True):
+        assert_allclose(rows.matvec(u, squares), dense.matvec(u, squares))
+        assert_allclose(rows.rmatvec(v, squares), dense.rmatvec(v, squares), atol=1e-15)
+    L = np.tril(rng.normal(size=(5, 5)))
+    assert_allclose(rows.quadratic_forms(L), dense.quadratic_forms(L))
+    assert_allclose(rows.normal_matvec(v, u), dense.normal_matvec(v, u), atol=1e-15)
+    assert_allclose(rows.weighted_gram(w), dense.weighted_gram(w), atol=1e-15)

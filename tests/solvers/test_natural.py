@@ -23,6 +23,7 @@ from skswsgp._compiled import linalg, threads
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._engine.select import make_cpu_engine
 from skswsgp._linear.projection import Projection
+from skswsgp._linear.row_matrix import SelectionMatrix
 from skswsgp._neighbors.lists import NeighborTracker
 from skswsgp._neighbors.search import NeighborSearch
 from skswsgp._rows.data import TrainingRows, memory_budget
@@ -59,9 +60,12 @@ def exact(tune):
 def make_solver(
     kernel, Z, H, X=None, y=None, likelihood=("gaussian", 1), *, noise=0.1, weight=None,
     beta=1.0, dtype="float64", n_threads=1,
-    full=False, tuning=EXACT,
+    full=False, tuning=EXACT, at=None, jitter=JITTER,
 ):  # fmt: skip
-    """Return the solver for inducing points Z; X is Z and y zero unless given."""
+    """Return the solver for inducing points Z; X is Z and y zero unless given.
+
+    `at` are the points of the rows, if the solver may know that they lie there.
+    """
     X = Z if X is None else X
     Q = likelihood[1]
     y = np.zeros((len(X), Q)) if y is None else y.reshape(len(X), -1)
@@ -71,6 +75,7 @@ def make_solver(
         "inducing_points_": Z,
         "inducing_mean_": np.zeros((len(Z), Q)),
         "inducing_covariance_": np.full((len(Z), Q), 0.3),
+        "_jitter": jitter,
     }
     attributes = shape_covariance(attributes, full)
     if likelihood[0] == "gaussian":
@@ -78,7 +83,8 @@ def make_solver(
     model, center = build_model(
         attributes, likelihood, dtype, beta, total_weight=weight.sum()
     )
-    data = TrainingRows(X, y.astype(dtype), weight.astype(dtype), center=center)
+    rows = X, y.astype(dtype), weight.astype(dtype)
+    data = TrainingRows(*rows, center=center, at=at)
     engine = make_cpu_engine(model, H, n_threads)
     settings = natural_settings(*likelihood, tuning=tuning)
     rows, rng = RowsInMemory(data), np.random.RandomState(0)
@@ -213,6 +219,28 @@ def test_predecessors_are_the_nearest_earlier_points(rng, kernel, H):
 
 
 # --- rows and inducing points ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("likelihood", [("gaussian", 2), ("bernoulli", 1)])
+@pytest.mark.parametrize("H", [4, M])
+def test_rows_at_points_have_their_values(rng, Z, likelihood, H):
+    at = rng.permutation(np.r_[np.arange(M), 3, 3, 0])
+    y = rng.integers(2, size=(len(at), likelihood[1])).astype(float)
+    how = {"likelihood": likelihood, "full": H == M, "jitter": 1e-9}
+    how["weight"] = rng.uniform(1.0, 2.0, len(at))
+    kernel = 2.0 * Matern([1.0, 2.0], nu=1.5)
+    found, expected = (
+        make_solver(kernel, Z, H, Z[at], y, at=places, **how) for places in (at, None)
+    )
+    assert isinstance(found.sites.rows.stored, SelectionMatrix)
+    for solver in (found, expected):
+        while not solver.converged:
+            loss, bound = solver.advance(0)
+        mean, variance = solver.marginals()
+        solver.results = *solver._moments(), mean, variance, loss, bound
+    for one, other in zip(found.results, expected.results, strict=True):
+        assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+    assert_array_equal(found.marginals()[0], found.engine.model.m[at])
 
 
 @pytest.mark.parametrize("kernel", [*KERNELS, DotProduct(0.5)])
