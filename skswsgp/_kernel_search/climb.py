@@ -333,6 +333,7 @@ class Climb:
         start = self.start._replace(kernel=kernel)
         posterior = LogPosterior(*self.few.all_rows(start))
         posterior.variances[:] = self.prior_variances(posterior, WIDTHS)
+        posterior.common_noise = self.learner.options.common_noise
         # more rows than these need no help to find that there is no noise
         posterior.heavy = len(self.learner.X) <= FIRST_ROWS
         return posterior
@@ -410,7 +411,7 @@ class Climb:
         posterior = plain.posterior
         fit = fit_at(posterior, self.start, self.noise_free)
         turned = LogPosterior(*self.few.all_rows(fit), turn=True)
-        turned.heavy = posterior.heavy
+        turned.heavy, turned.common_noise = posterior.heavy, posterior.common_noise
         n = turned.n_logs
         turned.medians[:n] = posterior.medians
         turned.variances[:n] = posterior.variances

@@ -25,7 +25,7 @@ from skswsgp._rows.columns import mapped
 from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import climbed
 
-LEAST_TURN = 0.1  # nats that a turn of sites and kernel gains, or it is the last
+LEAST_TURN = 0.1  # nats that a turn, or a step of the kernel, gains, or it is the last
 BOUND_WORK = 3  # time of a search over that of learning a regression's kernel
 SHAPE_STEP = 2.0  # factor between two shapes of the likelihood that are compared
 VARIANCE_STEP = 3.0  # factor between two variances whose bounds are compared
@@ -85,7 +85,7 @@ class BoundSearch(holdout.TrialRows):
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.Z, _ = distinct_rows(self.X)
+        self.Z, self.at = distinct_rows(self.X)
 
     def run(self, kernels, first):
         """Find the kernel, from several starts that are climbed from the `first`."""
@@ -174,7 +174,7 @@ class BoundSearch(holdout.TrialRows):
         if not turn:  # with a map the first turn may lose a little
             best = found.solver.bound - posterior.prior_loss(posterior.start)[0]
         while gain >= LEAST_TURN:
-            point, density = posterior.maximize(moves, steps)
+            point, density = posterior.maximize(moves, steps, enough=LEAST_TURN)
             if density == -np.inf:
                 break
             kernel, linear_map = posterior.kernel_at(point), posterior.map_at(point)
@@ -209,7 +209,7 @@ class BoundSearch(holdout.TrialRows):
         Z = mapped(self.Z, linear_map)
         attributes = {"kernel_": kernel, "inducing_points_": Z}
         attributes["linear_map_"] = linear_map
-        solver = self.solver_for(attributes, len(Z), full=True)
+        solver = self.solver_for(attributes, len(Z), self.at, full=True)
         if before is not None:
             model = solver.engine.model
             model.m[:], model.L[:] = before.engine.model.m, before.engine.model.L

@@ -230,8 +230,9 @@ def best_of_few(data, settings, smoothness=(climb.ROUGH,)):
     X, y, weight, count = statistics.distinct_observations(data)
     if len(X) == 1:
         return None
-    rng, options = np.random.RandomState(0), LearningOptions(tuning=settings.tuning)
-    separate = settings.likelihood_record.has_noise
+    record, rng = settings.likelihood_record, np.random.RandomState(0)
+    options = LearningOptions(tuning=settings.tuning, common_noise=record.joint)
+    separate = record.has_noise
     separate = separate and X.shape[1] <= settings.tuning.most_columns
     learner = KernelLearner(X, y, 1.0 / weight[:, None], count, options)
     start = default_kernel(statistics.feature_spread(X, rng))

@@ -37,6 +37,7 @@ class LearningOptions(NamedTuple):
     device: str = "cpu"  # or "cuda"
     tuning: Tuning = Tuning()
     noise_known: bool = False  # whether the noise keeps its start
+    common_noise: bool = False  # whether outputs share it, as indicators of classes do
 
 
 class KernelFit(NamedTuple):

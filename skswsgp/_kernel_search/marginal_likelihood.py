@@ -37,18 +37,23 @@ def log_marginal_likelihood(K, y, noise, ratios):
     is set. Raises LinAlgError if a covariance matrix cannot be factorised.
     """
     value, d_K, d_noise = 0.0, None, np.zeros(len(noise))
+    outputs = {}  # numbers of those that share a covariance matrix
     for q, variance in enumerate(noise):
-        diagonal = variance * ratios[:, q]
-        C = K.copy()
+        outputs.setdefault((variance * ratios[:, q]).tobytes(), []).append(q)
+    for same in outputs.values():
+        diagonal, C = noise[same[0]] * ratios[:, same[0]], K.copy()
         C[np.diag_indices(len(C))] += diagonal
         factor, log_det = factorised(C)
-        weights = dpotrs(factor, y[:, q])[0]
-        value -= 0.5 * (y[:, q] @ weights + log_det + len(K) * LOG_2PI)
+        weights = dpotrs(factor, y[:, same])[0]  # (N, k)
+        constant = len(same) * (log_det + len(K) * LOG_2PI)
+        value -= 0.5 * (np.vdot(y[:, same], weights) + constant)
         slope = dpotri(factor, overwrite_c=True)[0]
-        slope *= -0.5
-        slope = dsyr(0.5, weights, a=slope, overwrite_a=True).T  # (N, N)
-        d_K = slope if d_K is None else d_K + slope
-        d_noise[q] = np.diag(slope) @ diagonal
+        gains = weights**2 - np.diag(slope)[:, None]
+        d_noise[same] = 0.5 * diagonal @ gains
+        slope *= -0.5 * len(same)
+        for each in weights.T:
+            slope = dsyr(0.5, each, a=slope, overwrite_a=True)
+        d_K = slope.T if d_K is None else d_K + slope.T  # (N, N)
     return value, d_K, d_noise
 
 
@@ -72,16 +77,19 @@ class LogPosterior:
     of the noise variances (Q,), `start` that of the kernel and the noise given. Each
     has a normal prior around `medians` (P + Q,), a flat one where that is NaN. That of
     the noise is Student's t with one degree of freedom if it is `heavy`, so that a few
-    rows of a smooth function can tell that there is no noise. The medians are the
-    start, or, for entries of the kernel, those of the kernel `around`.
-    With the latter, constants such as the variance of f have flat priors. X is (N, D);
-    y and ratios are those of `log_marginal_likelihood`. A noise variance is judged by
-    the effective sample size of one over its ratios: rows of nearly no weight would
-    otherwise take the noise to zero, because their residuals do not count.
+    rows of a smooth function can tell that there is no noise. If it is `common_noise`,
+    outputs move theirs together. The medians are the start, or, for entries of the
+    kernel, those of the kernel `around`. With the latter, constants such as the
+    variance of f have flat priors. X is (N, D); y and ratios are those of
+    `log_marginal_likelihood`. A noise variance is judged by the effective sample size
+    of one over its ratios: rows of nearly no weight would otherwise take the noise to
+    zero, because their residuals do not count.
 
     With `turn` the kernel is one of X W, W the matrix of a `MovingMap`. A point then
     ends with the entries of S that move (R,).
     """
+
+    heavy = common_noise = False
 
     def __init__(self, kernel, noise, X, y, ratios, around=None, turn=False):
         self.kernel, self.X, self.y, self.ratios = kernel, X, y, ratios
@@ -104,7 +112,7 @@ class LogPosterior:
         self.n_logs = len(self.start)  # entries of a point before those of S
         # The variances of normal priors. A heavy one is as curved at its median.
         self.variances = np.ones(self.n_logs)
-        self.columns, self.heavy = None, False
+        self.columns = None
         if turn:
             self._append_map()
 
@@ -329,12 +337,13 @@ class LogPosterior:
             for slot in struct.slot:
                 own = slot[slot >= 0]
                 group[own] = own[:1]
-        rest = np.arange(len(self.start) - free.sum())
+        rest = np.arange(len(self.start) - free.sum())  # noise variances, entries of S
+        n = self.y.shape[1]
+        rest[:n] *= not self.common_noise
         group = np.concatenate([group[free], len(free) + rest])
         moves = np.equal.outer(group, np.unique(group)).astype(float)
-        first = moves.shape[1] - len(rest)  # the first of the noise variances
-        kept = [] if noise else np.arange(first, first + self.y.shape[1])
-        return np.delete(moves, kept, axis=1)
+        of_noise = moves[self.n_logs - n : self.n_logs].any(axis=0)
+        return moves if noise else moves[:, ~of_noise]
 
 
 class LogPosteriorOfSums(LogPosterior):

@@ -155,9 +155,9 @@ def learn_start(settings, data, spread, rng):
     n_threads = max_threads(settings.n_jobs, data.n_rows)
     # "auto" is the CPU here: some 100,000 rows are too few for a GPU to pay off.
     device = "cuda" if settings.device == "cuda" else "cpu"
-    known = settings.known_noise is not None
-    options = LearningOptions(n_threads, settings.dtype, device, settings.tuning, known)
-    record = settings.likelihood_record
+    record, known = settings.likelihood_record, settings.known_noise is not None
+    how = n_threads, settings.dtype, device, settings.tuning, known, record.joint
+    options = LearningOptions(*how)
     by = "evidence" if few else "both" if settings.solver.finds_optimum else "near"
     exact = auto.tries_exact_means(settings, data.n_all, M, D)
     n_neighbors = (M if exact else H) if chosen and record.has_noise else None

@@ -50,8 +50,16 @@ def test_density_is_that_of_a_normal_distribution(rows):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_gradient_equals_finite_differences(name, rows):
-    posterior = LogPosterior(KERNELS[name], NOISE, *rows)
+@pytest.mark.parametrize("alike", [False, True])
+def test_gradient_equals_finite_differences(name, rows, alike):
+    X, y, ratios = rows
+    if alike:  # outputs that share a covariance matrix, beside one that does not
+        y, ratios = np.c_[y, y[:, ::-1] ** 2], np.c_[ratios[:, [0, 0]], ratios]
+    noise = np.resize(NOISE[:1] if alike else NOISE, y.shape[1])
+    posterior = LogPosterior(KERNELS[name], noise, X, y, ratios)
+    density = expected_density(KERNELS[name], noise, X, y, ratios)
+    value, _, _ = log_marginal_likelihood(KERNELS[name](X), y, noise, ratios)
+    assert_allclose(value, density, rtol=1e-9)
     point = posterior.start + 0.1
     gradient = reference.finite_difference(lambda at: posterior.loss(at)[0], point)
     assert_allclose(posterior.loss(point)[1], gradient, rtol=1e-5, atol=1e-5)
@@ -216,6 +224,19 @@ def test_shared_moves_hold_each_kernel_together():
     assert moves.shape == (7, 5)  # of a sigma, a constant, two kernels and the noise
     assert_allclose(moves.sum(axis=1), 1.0)
     assert sorted(moves.sum(axis=0)) == [1, 1, 1, 2, 2]
+
+
+def test_common_noise_moves_as_one(rows):
+    posterior = LogPosterior(START, NOISE, *rows, turn=True)
+    assert posterior.moves().shape == (6, 6)  # of three, two of noise, one of the map
+    posterior.common_noise = True
+    moves = posterior.moves()
+    assert moves.shape == (6, 5)
+    assert_allclose(moves.sum(axis=1), 1.0)
+    point, _ = posterior.maximize(moves, 5)
+    assert_allclose(np.diff(point[3:5]), np.diff(np.log(NOISE)))
+    assert point[3] != posterior.start[3]
+    assert posterior.moves(noise=False).shape == (6, 4)
 
 
 def test_no_moves_keep_the_start(rows):
