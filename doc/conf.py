@@ -47,7 +47,7 @@ suppress_warnings = ["codeautolink.parse_block"]  # of parts of functions
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["attrs_block", "dollarmath"]  # classes for site.css
 myst_heading_anchors = 3
 numpydoc_show_class_members = False  # the templates list them
 
