@@ -57,6 +57,21 @@ def test_pytorch_does_the_same_work(example, case):
     example("bench_step").check(case)
 
 
+def test_one_command_has_the_commands_of_the_first_pages(example):
+    """It runs none here; the figures of a page are those of a command that it names."""
+    script = example("front_figures")
+    found = script.commands()
+    tour = found.pop(f"the code of {script.TOUR}")[1]
+    assert "SWSGPRegressor" in tour and "```" not in tour
+    assert found["python examples/quickstart.py"] == ["examples/quickstart.py"]
+    text = "".join((script.ROOT / page).read_text() for page in script.PAGES)
+    blocks = "".join(re.findall(r"(?s)```sh\n(.*?)```", text)).splitlines()
+    blocks = [line.strip().rpartition(" && ")[2] for line in blocks]
+    commands = [line for line in blocks if line.startswith("python examples/")]
+    assert len(commands) > 5 and set(commands) <= set(found)
+    assert all((script.ROOT / arguments[0]).exists() for arguments in found.values())
+
+
 def test_a_table_is_printed_and_written(example, capsys, tmp_path):
     pytest.importorskip("matplotlib")
     report = example("report")
