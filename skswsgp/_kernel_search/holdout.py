@@ -14,11 +14,8 @@ from scipy.optimize import minimize_scalar
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import length_scales
 from skswsgp._engine.select import make_cpu_engine
+from skswsgp._kernel_search import kernel_learning
 from skswsgp._kernel_search.climb import FIRST_ROWS
-from skswsgp._kernel_search.kernel_learning import (
-    MAX_WIDE_NEIGHBORS,
-    count_learning_rows,
-)
 from skswsgp._linear.projection import mean_prior_variance
 from skswsgp._rows.columns import mapped
 from skswsgp._rows.data import TrainingRows
@@ -62,8 +59,8 @@ class Judges:
 
     def __init__(self, learner, rows, n_neighbors, parts=()):
         self.learner, self.rows, self.parts = learner, np.sort(rows), parts
-        self.n_rows = len(learner.X)
-        self.H = min(n_neighbors or learner.n_neighbors, MAX_WIDE_NEIGHBORS)
+        self.n_rows, most = len(learner.X), kernel_learning.MAX_WIDE_NEIGHBORS
+        self.H = min(n_neighbors or learner.n_neighbors, most)
         self.weight = learner.weight[self.rows]
         self._said = []  # fits and what the rows say of them
 
@@ -400,7 +397,7 @@ def log_prior_of_shape(shape, usual):
 def has_few_points(M, n_rows, n_features, tuning, rows_per_point=ROWS_PER_POINT):
     """Return whether M is small relative to the data and to a `Holdout`."""
     kept = int((1.0 - HELD_OUT_FRACTION) * tuning.holdout_rows)
-    most = min(n_rows, count_learning_rows(n_features, tuning), kept)
+    most = min(n_rows, kernel_learning.count_learning_rows(n_features, tuning), kept)
     return rows_per_point * M < most
 
 

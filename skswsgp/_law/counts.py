@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from skswsgp._compiled.threads import ROWS_AT_ONCE, row_blocks
 from skswsgp._point import log_rates
 from skswsgp._point.likelihoods import MOST_LOG_RATE
 
@@ -61,10 +62,10 @@ class Counts(NamedTuple):
         total = ndtr((center - self.latent_mean) / np.hypot(spread, std))
         nodes = np.linspace(-REACH, REACH, GRID_SIZE)
         weights = np.exp(-0.5 * nodes**2)
-        for node, weight in zip(nodes, weights / weights.sum(), strict=True):
-            f = self.latent_mean + std * node
-            given = log_rates.cdf(f, whole, self.size)
-            total += weight * (given - ndtr((center - f) / spread))
+        for part in row_blocks(GRID_SIZE, 1 + ROWS_AT_ONCE // (1 + total.size)):
+            f = self.latent_mean + np.multiply.outer(nodes[part], std)
+            rest = log_rates.cdf(f, whole, self.size) - ndtr((center - f) / spread)
+            total += np.tensordot(weights[part] / weights.sum(), rest, 1)
         return np.where(k < 0.0, 0.0, np.clip(total, 0.0, 1.0))
 
     def quantiles(self, probabilities):
@@ -72,24 +73,30 @@ class Counts(NamedTuple):
 
         Each is the smallest count that is not exceeded with this probability.
         """
-        return np.stack([self._quantile(p) for p in probabilities], axis=-1)
+        shape = (*self.latent_mean.shape, len(probabilities))
+        parts = *(part[..., None] for part in self), np.asarray(probabilities)
+        *law, p = (np.broadcast_to(part, shape).ravel() for part in parts)
+        return Counts(*law)._quantiles(p).reshape(shape)
 
-    def _quantile(self, probability):
-        """Return a quantile (n, Q), for which a range is found first."""
-        f = self.latent_mean + np.sqrt(self.latent_variance) * ndtri(probability)
-        low = np.full(f.shape, -1.0)
-        high = np.ceil(np.exp(np.minimum(f, MOST_LOG_RATE))) + 1.0
-        while True:
-            short = (self.cdf(high) < probability) & (high < np.exp(MOST_LOG_RATE))
-            if not short.any():
-                break
-            low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
-        while True:
+    def _quantiles(self, p):
+        """Return quantiles (N,) of as many laws, by steps that grow and then halve."""
+        most, step, k = np.exp(MOST_LOG_RATE), 1.0, np.zeros(p.shape)
+        for _ in range(4):  # to where a normal law with moments of L ends, see `cdf`
+            center, square = log_rates.log_threshold_moments(k, self.size)
+            f = self.latent_mean + np.sqrt(self.latent_variance + square) * ndtri(p)
+            k = (k + 0.5) * np.exp(np.minimum(f - center, MOST_LOG_RATE)) - 0.5
+            k = np.floor(np.clip(k, 0.0, most))
+        low, high = np.full(k.shape, -1.0), np.full(k.shape, 2.0 * most)
+        rows = np.arange(len(k))  # those whose quantile is still between two counts
+        while len(rows) > 0:
+            law, at = Counts(*(part[rows] for part in self)), k[rows]
+            short = (law.cdf(at) < p[rows]) & (at < most)
+            low[rows[short]], high[rows[~short]] = at[short], at[~short]
             middle = np.floor(0.5 * (low + high))
-            if np.all((middle == low) | (middle == high)):  # or no number is between
-                return high
-            below = self.cdf(middle) < probability
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
+            up, down = np.minimum(low + step, middle), np.maximum(high - step, middle)
+            k, step = np.where(low == k, up, down), 4.0 * step
+            rows = np.flatnonzero((middle > low) & (middle < high))
+        return high
 
     def crps(self, y, scale=None):
         """Return the ranked probability score (n, Q) of y (n, Q).

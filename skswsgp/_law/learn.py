@@ -7,21 +7,10 @@ import numpy as np
 from skswsgp._compiled.threads import index_blocks, one_blas_thread
 from skswsgp._covariance.compile import length_scales
 from skswsgp._kernel_search.kernel_learning import count_few_rows
-from skswsgp._law.fit_law import (
-    add_near_targets,
-    find_neighborhoods,
-    fit_law,
-    normal_scores,
-)
+from skswsgp._law import fit_law
 from skswsgp._point.state import Model
+from skswsgp._posterior import left_out
 from skswsgp._posterior.kernel_uncertainty import KINDS, group_squares, left_out_squares
-from skswsgp._posterior.left_out import (
-    RowsLeftOut,
-    leave_one_out,
-    merge_points,
-    merge_rows,
-    noise_of_rows,
-)
 from skswsgp._posterior.prediction import nearest_points, with_points
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.inducing import distinct_rows
@@ -115,34 +104,36 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
         if sites is None:
             data, group = data.take(chosen), None
     every = np.arange(data.n_rows) if sites is None else chosen
-    merged, first, place = merge_rows(data, group)
+    merged, first, place = left_out.merge_rows(data, group)
     sample, place = np.unique(place[every], return_inverse=True)
     group = None if group is None else group[first]
     nearest = NearestPoints.of_fit(data, sites, trained, settings)
-    rows = noise_of_rows(merged, trained), trained["_kl_weight"], sample
-    rows = RowsLeftOut(merged, *rows, nearest.known(first[sample]))
-    points = None if group is None else merge_points(rows, group, Z)
+    rows = left_out.noise_of_rows(merged, trained), trained["_kl_weight"], sample
+    rows = left_out.RowsLeftOut(merged, *rows, nearest.known(first[sample]))
+    points = None if group is None else left_out.merge_points(rows, group, Z)
     # values at points have jitter, which predictions do not
     mean = sites.expected.mean[first] if sites and sites.rows.at is None else None
-    residuals = leave_one_out(rows, points, trained, settings, mean)
+    residuals = left_out.leave_one_out(rows, points, trained, settings, mean)
     law, around = None, None
     lone = merged.n_rows < 2 or (points is not None and len(Z) < 2)
     if settings.predictive != "gaussian" and not lone:
         if dense:
             places, group = distinct_rows(merged.inputs.astype(np.float64))
-            points, nearest = merge_points(rows, group, places), nearest.among(places)
+            points = left_out.merge_points(rows, group, places)
+            nearest = nearest.among(places)
         scales = scales_of_distances(trained, rng)
-        around = find_neighborhoods(merged, first, nearest, scales, group, sample)
+        among = merged, first, nearest, scales, group, sample
+        around = fit_law.find_neighborhoods(*among)
         judged = residuals.at(sample) if around is None else residuals
         known = judged, points, around, merged
         law = law_of_residuals(*known, trained, settings, rng)
         law = law.with_points(nearest.Z) if dense else law
-    score = normal_scores(law, residuals.standardised, around, sample)
-    left_out = residuals.at(sample)
+    score = fit_law.normal_scores(law, residuals.standardised, around, sample)
+    found = residuals.at(sample)
     # The residual of merged copies has the noise of their mean, a copy all of its own.
-    noise = noise_of_rows(data.take(every), trained) - rows.noise[sample][place]
-    variance = left_out.variance[place] + noise
-    return law, LeftOutRows(chosen, left_out.mean[place], variance, score[place])
+    noise = left_out.noise_of_rows(data.take(every), trained)
+    variance = found.variance[place] + (noise - rows.noise[sample][place])
+    return law, LeftOutRows(chosen, found.mean[place], variance, score[place])
 
 
 def scales_of_distances(trained, rng):
@@ -159,7 +150,7 @@ def law_of_residuals(residuals, points, around, data, trained, settings, rng):
 
     `points` are those of `leave_one_out`.
     """
-    law, observations = fit_law(residuals, around)
+    law, observations = fit_law.fit_law(residuals, around)
     widening, between = widening_of_few(law, data, trained, settings, rng)
     law = law.widened(widening)._replace(between=between)
     if points is None or around is None or between is not None:
@@ -169,7 +160,7 @@ def law_of_residuals(residuals, points, around, data, trained, settings, rng):
     errors[points.group] = data.y - residuals.mean
     kinds = points.targets, errors
     y = data.y[around.sample]
-    return add_near_targets(law, observations, y, kinds, around, rng)
+    return fit_law.add_near_targets(law, observations, y, kinds, around, rng)
 
 
 def widening_of_few(law, data, trained, settings, rng):

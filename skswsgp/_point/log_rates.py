@@ -70,10 +70,14 @@ def expected_log_probability(mean, variance, y, size):
 
 def cdf(f, k, size):
     """Return the probability of at most k >= 0 given f."""
-    rate = np.exp(np.minimum(f, MOST_LOG_RATE))
-    rest = np.where(np.isinf(size), 1.0, size)
-    binomial = special.betainc(rest, k + 1.0, rest / (rest + rate))
-    return np.where(np.isinf(size), special.gammaincc(k + 1.0, rate), binomial)
+    rate, poisson = np.exp(np.minimum(f, MOST_LOG_RATE)), np.isinf(size)
+    if np.all(poisson):
+        return special.gammaincc(k + 1.0, rate)
+    rest = np.where(poisson, 1.0, size)
+    found = special.betainc(rest, k + 1.0, rest / (rest + rate))
+    if np.any(poisson):
+        found = np.where(poisson, special.gammaincc(k + 1.0, rate), found)
+    return found
 
 
 def log_threshold_moments(k, size):

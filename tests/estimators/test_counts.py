@@ -81,6 +81,32 @@ def test_quantiles_are_the_smallest_counts_of_their_probability():
     assert_array_equal(exact[:, 0], stats.poisson.ppf(levels, np.exp(mean)))
 
 
+@pytest.mark.parametrize(("size", "most"), [(np.inf, 2.5), (3.0, 10.0)])
+def test_quantiles_start_near_where_they_end(size, most, rng, monkeypatch):
+    """A probability is an integral, so few counts are asked for theirs."""
+    asked, cdf = [], Counts.cdf
+
+    def counted(law, k):
+        asked.append(k.size)
+        return cdf(law, k)
+
+    monkeypatch.setattr(Counts, "cdf", counted)
+    law = Counts(
+        rng.normal(3.0, 1.5, (100, 1)), np.full((100, 1), 0.3), np.full(1, size)
+    )
+    law.quantiles([0.05, 0.5, 0.95])
+    assert sum(asked) < 300 * most
+
+
+def test_outputs_may_differ_in_their_size(rng):
+    mean, variance = rng.normal(2.0, 1.0, (2, 5, 2))
+    variance, sizes = variance**2, np.array([np.inf, 2.0])
+    quantiles = Counts(mean, variance, sizes).quantiles([0.1, 0.9])
+    for q in range(2):
+        alone = Counts(mean[:, [q]], variance[:, [q]], sizes[[q]]).quantiles([0.1, 0.9])
+        assert_array_equal(quantiles[:, [q]], alone)
+
+
 @pytest.mark.parametrize(
     ("mean", "error"), [(0.5, 1e-6), pytest.param(8.0, 0.02, marks=pytest.mark.full)]
 )

@@ -117,13 +117,13 @@ def test_means_from_all_rows_need_no_new_solution(
         most_neighbors=199, least_neighbors=199, variance_neighbors=199,
         mean_tolerance=1e-9, dense_rows=0,
     )  # fmt: skip
-    scaled = learn.leave_one_out
+    scaled = learn.left_out.leave_one_out
 
     def unscaled(rows, points, trained, *how):  # the variances are exact here
         trained = trained | {"local_variance_scale_": 1.0}
         return scaled(rows, points, trained, *how)
 
-    monkeypatch.setattr(learn, "leave_one_out", unscaled)
+    monkeypatch.setattr(learn.left_out, "leave_one_out", unscaled)
     X, y = make_rows(200)
     model = exact_model(X, y, predictive=predictive)
     found = model.leave_one_out_

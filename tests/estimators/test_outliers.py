@@ -10,6 +10,7 @@ from skswsgp import SWSGPRegressor
 from skswsgp._compiled.special import noisy_student_log_density
 from skswsgp._rows.statistics import robust_mean_and_scale
 from skswsgp.metrics import pinball
+from skswsgp.noise import StudentNoise
 from skswsgp.noise.robust_start import fit_tails
 
 SOLVERS = {"natural": {}, "adam": ADAM | {"learn_kernel": True, "n_inducing": 40}}
@@ -47,6 +48,22 @@ def test_outliers_do_not_move_the_function(options):
     assert 0.1 < noise < 0.3  # the truth is 0.2
     lower, upper = model.predict_interval(X[test], 0.9)
     assert 0.85 < np.mean((lower <= y[test]) & (y[test] <= upper)) < 0.98
+
+
+@pytest.mark.parametrize("freedom", [2.1, 5.0, 300.0])
+def test_quantiles_have_their_probabilities(freedom, rng):
+    mean, variance = rng.normal(size=(2, 300, 2))  # more rows than a block has
+    noise, variance = np.array([0.5, 1e-6]), variance**2
+    law = StudentNoise(mean, variance, noise, np.array([freedom, 4.0]))
+    levels = np.array([1e-9, 0.01, 0.5, 0.7, 0.999])
+    quantiles = law.quantiles(levels)
+    for q in range(2):
+        found = [law.cdf(q, values) for values in quantiles[:, q].T]
+        assert_allclose(np.transpose(found), np.tile(levels, (300, 1)), rtol=1e-10)
+    sure = StudentNoise(mean, 0.0 * mean, noise, np.array([freedom, 4.0]))
+    found = sure.quantiles(levels[1:])[:, 0] - mean[:, :1]
+    spread = np.sqrt(0.5) * stats.t(freedom).ppf(levels[1:])
+    assert_allclose(found, np.tile(spread, (300, 1)), rtol=1e-5, atol=1e-12)
 
 
 @pytest.mark.slow  # integrates many laws
