@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from skswsgp._compiled import threads
 from skswsgp._estimators.base import BaseSWSGP
-from skswsgp._fit import encode
+from skswsgp._rows import statistics
 from skswsgp.baselines.shared import Baseline
 from skswsgp.cuda import device as gpu
 
@@ -132,7 +132,7 @@ def rng():
 @pytest.fixture
 def in_order(monkeypatch):
     """Let fits take rows in the order of the user, not in one of what they hold."""
-    monkeypatch.setattr(encode, "order_of_content", lambda *rows: slice(None))
+    monkeypatch.setattr(statistics, "order_of_content", lambda *rows: slice(None))
 
 
 @pytest.fixture

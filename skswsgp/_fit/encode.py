@@ -10,17 +10,12 @@ from sklearn.model_selection import train_test_split
 
 from skswsgp._kernel_search.kernel_choice import choose_columns
 from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._rows import statistics
 from skswsgp._rows.checks import as_numbers, require_word_of_fit
 from skswsgp._rows.column_scale import fit_columns
 from skswsgp._rows.data import TrainingRows, memory_budget
 from skswsgp._rows.inducing import given_points
 from skswsgp._rows.near_copies import unite_near_copies
-from skswsgp._rows.statistics import (
-    bounded_noise,
-    feature_spread,
-    order_of_content,
-    standing_rows,
-)
 from skswsgp._rows.support import find_support
 from skswsgp._solvers.settings import Settings
 
@@ -61,7 +56,7 @@ class CheckedRows(NamedTuple):
         names = "y", "weight", "exposure", "noise_variance"
         known = {n: getattr(self, n) for n in names if getattr(self, n) is not None}
         columns = [column for found in known.values() for column in sortable(found)]
-        order = order_of_content(self.X, self.numbers, columns)
+        order = statistics.order_of_content(self.X, self.numbers, columns)
         known = {name: found[order] for name, found in known.items()}
         return self._replace(numbers=self.numbers[order], **known)
 
@@ -94,7 +89,7 @@ def encode(rows, targets, settings, rng, *, known=None, held_out=None, noise=Non
     encoded = targets.encode(rows.y, rows.exposure).astype(settings.dtype, copy=False)
     ratio, has_noise = None, rows.noise_variance is not None
     if has_noise:
-        ratio = bounded_noise(rows.noise_variance, rows.y, rows.weight)
+        ratio = statistics.bounded_noise(rows.noise_variance, rows.y, rows.weight)
         usual = np.average(ratio, weights=rows.weight) / targets.scale.factor**2
         attributes["_mean_noise_variance"] = usual
     if noise is not None:
@@ -113,7 +108,7 @@ def encode(rows, targets, settings, rng, *, known=None, held_out=None, noise=Non
         y = as_numbers(rows.y)
         attributes["_seen_targets"] = attributes["_seen_targets"].beside(y)
     columns = attributes.get("x_transform_")
-    sample = data.take(standing_rows(data.n_rows)).inputs
+    sample = data.take(statistics.standing_rows(data.n_rows)).inputs
     attributes["_support"] = find_support(sample, columns)
     if settings.x_transform != "auto":
         before = columns and columns.name
@@ -157,8 +152,8 @@ def unite_copies(rows, targets, settings):
     whole = settings.learn_kernel or settings.solver.finds_optimum
     if not (whole and LIKELIHOODS[targets.likelihood].has_noise):
         return rows
-    some = rows.inputs
-    spread = feature_spread(some, np.random.RandomState(0), dtype=settings.dtype)
+    some, rng = rows.inputs, np.random.RandomState(0)
+    spread = statistics.feature_spread(some, rng, dtype=settings.dtype)
     united = unite_near_copies(some, targets.encode(rows.y, rows.exposure), spread)
     if united is some:
         return rows
@@ -207,7 +202,7 @@ def learn_columns(data, settings):
     moves = isinstance(kernel, Kernel) and not kernel.is_stationary()  # with an origin
     name = "centered" if name == "auto" and free and moves else name
     if name != "auto":
-        few, most = data.take(standing_rows(data.n_rows)), settings.tuning.most_columns
-        return fit_columns(name, few.inputs, few.weight, most)
+        few = data.take(statistics.standing_rows(data.n_rows))
+        return fit_columns(name, few.inputs, few.weight, settings.tuning.most_columns)
     known = kernel is not None or not free or data.n_rows < 2
     return None if known else choose_columns(data, settings)

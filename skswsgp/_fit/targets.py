@@ -14,16 +14,14 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from skswsgp._kernel_search.kernel_choice import choose_targets
 from skswsgp._law.counts import require_counts
 from skswsgp._point.likelihood_records import LIKELIHOODS
+from skswsgp._rows import statistics
 from skswsgp._rows.checks import as_numbers, check_outputs, log_exposure, usable_weights
 from skswsgp._rows.data import TrainingRows
-from skswsgp._rows.statistics import (
-    mean_and_scale,
-    robust_mean_and_scale,
-    width_of_next,
-)
+from skswsgp._rows.statistics import mean_and_scale, robust_mean_and_scale
 from skswsgp._rows.table import require_targets
 from skswsgp._rows.target_scale import SeenTargets, TargetScale, fit_transform
 from skswsgp._solvers.exact_mean import scaled_variance
+from skswsgp._solvers.progress import warn_caller
 
 
 class RegressionTargets(NamedTuple):
@@ -169,14 +167,17 @@ def learn_targets(rows, name, settings, *, normalize, free):
         scale = TargetScale(*unit_scale(y), None)
         return RegressionTargets(settings.likelihood, scale)
 
-    def scale_for(name):
-        return fit_scale(name, y, rows.weight, record, normalize)
-
-    scales = [scale_for(None if name == "auto" else name)]
+    if len(y) == 1 and normalize:
+        warn_caller(
+            "y has one row: expected two or more, for one does not tell how far others "
+            "lie from it; deviations and intervals are those of a y that varies by 1."
+        )
+    how = y, rows.weight, record, normalize
+    scales = [fit_scale(None if name == "auto" else name, *how)]
     learned = settings.kernel is None and settings.learn_kernel
     if name == "auto" and free and record.conjugate and normalize and learned:
         names = [one for one in free if one != "log" or (y > 0.0).all()]
-        scales += [scale_for(one) for one in names]
+        scales += [fit_scale(one, *how) for one in names]
         columns = y.reshape(len(y), -1).astype(np.float64)
         data = TrainingRows(rows.X, columns, rows.weight, rows.numbers)
         n_latent = columns.shape[1]
@@ -197,7 +198,7 @@ def see_targets(columns, transform):
     if transform is not None:
         bounded |= transform.log_slope(high) < transform.log_slope(low)
     least = np.where(bounded & (low >= 0.0), 0.0, -np.inf)
-    widest = np.full(low.shape, width_of_next(max(len(columns), 2)))
+    widest = np.full(low.shape, statistics.width_of_next(max(len(columns), 2)))
     return SeenTargets(low, high, least, widest)
 
 

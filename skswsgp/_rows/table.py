@@ -136,6 +136,11 @@ def clearer_error(X, reader):
     except ValueError:  # rows of different shapes
         return None
     if len(shape) < 2:
+        if any(isinstance(one, dict) for one in np.ravel(np.asarray(X, object))[:1]):
+            return TypeError(
+                f"X is or holds a dict ({type(X).__name__}): expected a 2D array or a "
+                "frame (n_samples, n_features); use pandas.DataFrame(X)."
+            )
         return ValueError(
             f"Reshape your data: X is a {type(X).__name__} of shape {shape}, expected "
             "a 2D array (n_samples, n_features); use np.reshape(X, (-1, 1)) for one "

@@ -1,5 +1,6 @@
 """Unusable input raises an error that says what to do, in one sentence."""
 
+import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -46,6 +47,14 @@ BAD_FOR_BOTH = {
     "X a list": (lambda X, y: (X[:, 0].tolist(), y), ValueError, r"a list of shape"),
     "X ragged": (lambda X, y: ([[1.0], [1.0, 2.0]], y[:2]), ValueError, "inhomogen"),
     "X None": (lambda X, y: (None, y), ValueError, r"X is a NoneType of shape \(\)"),
+    "X a dict": (
+        lambda X, y: (dict(enumerate(X.T)), y), TypeError,
+        r"^X is or holds a dict \(dict\): expected a 2D .*; use pandas.DataFrame\(X\)",
+    ),
+    "X of dicts": (
+        lambda X, y: (pd.DataFrame(X).to_dict("records"), y), TypeError,
+        r"^X is or holds a dict \(list\): expected a 2D",
+    ),
     "X three-dimensional": (lambda X, y: (X[None], y), ValueError, "dim 3"),
     "X without rows": (lambda X, y: (X[:0], y[:0]), ValueError, "0 sample"),
     "X without columns": (lambda X, y: (X[:, :0], y), ValueError, "0 feature"),
@@ -319,6 +328,19 @@ def test_held_out_rows_must_leave_some_to_train_on(estimator_class, n, fraction)
     with pytest.raises(ValueError, match=match) as caught:
         make(estimator_class, **params).fit(X, y)
     assert_clear(caught.value)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_one_row_says_that_intervals_need_more(method):
+    X, y = tiny_data(SWSGPRegressor, 2)
+    options = {"kernel": RBF(), "learn_kernel": False}
+    with pytest.warns(UserWarning, match="^y has one row: expected two or more"):
+        getattr(SWSGPRegressor(**options), method)(X[:1], y[:1])
+    warnings.simplefilter("error")
+    getattr(SWSGPRegressor(**options), method)(X, y)
+    getattr(SWSGPRegressor(**options, normalize_y=False), method)(X[:1], y[:1])
+    counts = SWSGPRegressor(**options, likelihood="poisson")
+    getattr(counts, method)(X[:1], [3.0])
 
 
 def test_one_row_cannot_be_held_out():
