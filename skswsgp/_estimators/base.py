@@ -219,9 +219,8 @@ class BaseSWSGP(
         order = np.argsort(rows.numbers)  # the oldest first
         columns = [column[rows.numbers[order]] for column in rows.user]
         exposure = None if rows.exposure is None else rows.exposure[order]
-        given = self.get_params(deep=False)
-        begun = {k: clone(given[k], safe=False) for k in OF_STREAM if k in given}
-        return KeptRows(*columns, exposure, seed, factor, begun)
+        begun = {k: v for k, v in vars(self).items() if k in OF_STREAM}
+        return KeptRows(*columns, exposure, seed, factor, clone(begun, safe=False))
 
     def _check_rows(self, given, reset, all_classes=None):
         """Return the `CheckedRows` of `GivenRows`, validated once.

@@ -75,7 +75,7 @@ class TrainingRows(NamedTuple):
 
 
 # Parameters of an estimator that a stream is scaled and learned by
-OF_STREAM = "kernel", "x_transform", "learn_map", "normalize_y", "dtype"
+OF_STREAM = "kernel x_transform learn_map normalize_y dtype inducing_points".split()
 
 
 class KeptRows(NamedTuple):

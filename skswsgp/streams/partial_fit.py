@@ -117,10 +117,10 @@ def parameters_of_stream(params):
 def require_parameters_of_stream(model, stream):
     """Raise ValueError where a parameter is not that with which a stream began."""
     for name, before in (stream.begun_with or {}).items():
-        now = getattr(model, name)
-        if repr(now) != repr(before):
+        now, then = (" ".join(repr(v).split()) for v in (getattr(model, name), before))
+        if now != then:
             raise ValueError(
-                f"{name}={now!r} in a stream that began with {before!r}: expected the "
+                f"{name}={now} in a stream that began with {then}: expected the "
                 "same for all chunks; set it back, or begin a stream with a clone."
             )
 

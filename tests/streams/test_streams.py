@@ -394,6 +394,7 @@ def test_a_stream_keeps_the_parameters_that_it_was_learned_by(begin):
     X, y = small_data(60)
     model = getattr(natural_model(), begin)(X[:40], y[:40])
     others = {"kernel": RBF(), "dtype": "float32", "learn_map": False}
+    others["inducing_points"] = X[:5]
     for name, value in others.items():
         before = getattr(model, name)
         model.set_params(**{name: value})
