@@ -300,7 +300,7 @@ def draw_ranks(plt, rows):
     panels = [panel for panel in panels if panel[2]]
     n_lines = -(-len(panels) // 3)
     figure, axes = plt.subplots(
-        n_lines, 3, figsize=(12, 3.9 * n_lines), squeeze=False, layout="constrained"
+        n_lines, 3, figsize=(9, 3.1 * n_lines), squeeze=False, layout="constrained"
     )
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
