@@ -141,6 +141,12 @@ def stay_on_the_site(app, docname, source):
     source[0] = re.sub(r"\]\(((?:\.\./)+[\w./-]+)", inside, text)
 
 
+def keep_words_apart(app, docname, source):
+    """Join the lines of texts for pictures, whose ends MyST leaves out."""
+    lines = r"(?<=!\[)[^\]]+(?=\]\()"
+    source[0] = re.sub(lines, lambda match: " ".join(match[0].split()), source[0])
+
+
 def leave_links_to_the_gallery(app, docname, source):
     """Let the gallery itself link the code of its pages."""
     if docname.startswith("gallery/plot_"):
@@ -198,6 +204,7 @@ def setup(app):
     """Connect the functions above."""
     app.connect("builder-inited", copy_pages_from_outside)
     app.connect("source-read", stay_on_the_site)
+    app.connect("source-read", keep_words_apart)
     app.connect("source-read", leave_links_to_the_gallery)
     app.connect("doctree-read", index_what_people_type)
     app.connect("autodoc-skip-member", leave_out_what_is_inherited)

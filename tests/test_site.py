@@ -159,6 +159,14 @@ def test_pages_name_their_address_and_a_card(site):
 
 
 @pytest.mark.slow
+def test_texts_for_pictures_keep_their_words(site):
+    for page in "index", "generated/readme":
+        text = (site / f"{page}.html").read_text()
+        assert 'alt="Prices of 120 new diamonds' in text
+        assert "intervals of 90 % that widen with the price" in text  # two lines
+
+
+@pytest.mark.slow
 def test_links_of_the_readme_on_the_index_lead_to_pages(site, monkeypatch):
     pytest.importorskip("hatchling", reason="needs the extra `release`")
     monkeypatch.syspath_prepend(ROOT / ".ci")
