@@ -7,11 +7,9 @@ import time
 import warnings
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
 
 from numba.core import event
 
-FINAL_RATE = 0.01  # learning rate of the last step, relative to the first
 # What a fit goes through, some fits not through all of it, in this order
 STAGES = (
     "scales of columns and targets",
@@ -181,30 +179,9 @@ class History:
         }
 
 
-class Schedule(NamedTuple):
-    """The steps of Adam in a fit, and the learning rate of each."""
-
-    rate: float  # learning rate of the first step
-    epochs: int
-    n_steps: int  # steps in an epoch
-
-    def rate_at(self, epoch, step):
-        """Return the learning rate of a step of an epoch, both counted from 0.
-
-        It falls along half a cosine to FINAL_RATE.
-        """
-        phase = (epoch + step / self.n_steps) / self.epochs
-        return self.rate * (FINAL_RATE + (1.0 - FINAL_RATE) * half_cosine(phase))
-
-
 def half_cosine(step, steps=1.0):
     """Return a weight that falls along half a cosine from 1 to 0 in some steps."""
     return 0.5 * (1.0 + math.cos(math.pi * step / steps))
-
-
-def steps_per_epoch(n_rows, batch_size):
-    """Return the number of minibatches that cut n_rows into equal parts."""
-    return max(1, math.ceil(n_rows / batch_size))
 
 
 def warn_caller(message, category=UserWarning):

@@ -8,6 +8,7 @@ from sklearn.gaussian_process.kernels import Kernel
 from sklearn.model_selection import train_test_split
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from skswsgp._adam.schedule import Schedule, steps_per_epoch
 from skswsgp._compiled.threads import max_threads, row_blocks
 from skswsgp._covariance.compile import compile_kernel, updated_kernel
 from skswsgp._estimators import sklearn_compat as compat
@@ -25,7 +26,7 @@ from skswsgp._rows.statistics import mean_and_scale, relative_weights
 from skswsgp._solvers.auto import default_kernel
 from skswsgp._solvers.constraints import Count
 from skswsgp._solvers.model import build_model
-from skswsgp._solvers.progress import History, Schedule, steps_per_epoch
+from skswsgp._solvers.progress import History
 from skswsgp.baselines.network import Network, draw_weights
 from skswsgp.baselines.own_points import OwnPoints
 from skswsgp.baselines.shared import BaselineClassifier, BaselineRegressor

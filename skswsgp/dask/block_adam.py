@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skswsgp._adam.schedule import steps_per_epoch
 from skswsgp._adam.solver import AdamSolver
 from skswsgp._covariance.program import refresh_scales
 from skswsgp._engine.select import make_cpu_engine
 from skswsgp._point.state import Model
 from skswsgp._rows.data import TrainingRows
-from skswsgp._solvers.progress import steps_per_epoch
 from skswsgp._solvers.rows import RowsInMemory
 from skswsgp._solvers.settings import Settings
 

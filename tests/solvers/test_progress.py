@@ -20,6 +20,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from skswsgp import SWSGPRegressor
+from skswsgp._adam.schedule import FINAL_RATE, Schedule, steps_per_epoch
 from skswsgp._adam.solver import run_epoch
 from skswsgp._adam.steps import make_steps
 from skswsgp._compiled import threads
@@ -32,7 +33,7 @@ from skswsgp._neighbors import search
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
 from skswsgp._rows import statistics
 from skswsgp._rows.data import TrainingRows, center_rows, memory_budget
-from skswsgp._solvers.progress import FINAL_RATE, History, Schedule, steps_per_epoch
+from skswsgp._solvers.progress import History
 
 
 @pytest.fixture
