@@ -291,7 +291,8 @@ def warn_of_large_counts(solver):
     if not isinstance(sites, SiteRows):
         return
     precision, _ = sites.record.first_sites(sites.y, model)
-    added = np.minimum(solver.marginals()[1], model.jitter * solver.prior_variance)
+    _, added = solver.predict(solver.data.inputs)
+    added = np.minimum(added, model.jitter * solver.prior_variance)
     if np.median(precision * added) > 0.1:
         usual = np.median(sites.y[:, : model.m.shape[1]])
         warn_caller(

@@ -96,10 +96,11 @@ def residuals_from_neighbors(points, y, noise, mean, variance, beta=1.0):
 def residuals_near_sites(rows, posterior, mean, points=None):
     """Return the `Residuals` of `RowsLeftOut` whose variances come from near sites.
 
-    `mean` (n, Q) are those of f. Means from all rows leave residuals N alpha at the
-    `Points`. Where there is hardly any noise, K alpha differs from these by what
-    conjugate gradients have left of the system, and so do predictions elsewhere: that
-    is added to the residuals, and does not grow when a row is taken out.
+    `mean` (n, Q) are those of f, which means from all rows do not need. They leave
+    residuals N alpha at the `Points`. Where there is hardly any noise, K alpha differs
+    from these by what conjugate gradients have left of the system, and so do
+    predictions elsewhere: that is added to the residuals, and does not grow when a row
+    is taken out.
     """
     data, noise, beta, sample, _ = rows
     left = 0.0
@@ -188,8 +189,8 @@ def leave_one_out(rows, points, trained, settings, mean=None):
     data, noise, beta = rows[:3]
     Z, posterior = trained["inducing_points_"], posterior_of(trained, settings)
     if "site_precision_" in trained:
-        if mean is None:
-            mean, _ = posterior._replace(alpha=None).moments(data.inputs, False)
+        if mean is None and posterior.alpha is None:
+            mean, _ = posterior.moments(data.inputs, False)
         residuals = residuals_near_sites(rows, posterior, mean, points)
     elif points is not None and trained["n_neighbors_"] == len(Z):
         found = predictions_from_all_others(points, trained["kernel_"])
@@ -203,11 +204,13 @@ def leave_one_out(rows, points, trained, settings, mean=None):
 def residuals_of_model(rows, posterior, mean):
     """Return the `Residuals` of `RowsLeftOut`, each taken out of q(f).
 
-    `mean` (n, Q) are those of f, or None where all rows are in the sample.
+    `mean` (n, Q) are those of f, or None.
     """
     data, noise, beta, sample, _ = rows
     X = data.take(sample).inputs
     means, variance = posterior.moments(X)
+    if mean is None and len(sample) < len(noise):
+        mean, _ = posterior.moments(data.inputs, False)
     prior_part = np.broadcast_to(posterior.prior_part(X)[:, None], variance.shape)
     mean = means if mean is None else mean
     arrays = mean, rows.of_all(variance), rows.of_all(prior_part)
