@@ -13,10 +13,9 @@ CORE = (
     "_version kernels _compiled _covariance _point _neighbors _linear _rows _engine"
     " _solvers solvers _kernel_search _posterior _law _fit _estimators"
 ).split()
-# Parts that stand on the core, which imports none of them. `_streams` has names of old
-# model files.
-PARTS = "_adam cuda noise streams _streams dask explain joint baselines metrics"
-PARTS = [*PARTS.split(), "displays", "compile"]
+# Parts that stand on the core, which imports none of them.
+PARTS = "_adam cuda noise streams dask explain joint baselines metrics displays compile"
+PARTS = PARTS.split()
 ORDER = CORE + PARTS
 # What the core imports of a part, inside a function that is called on demand.
 ON_DEMAND = {
@@ -33,8 +32,8 @@ ON_DEMAND = {
     ("_estimators.classifier", "streams"),
 }
 # The parts that a part imports
-OF_PARTS = {"_streams": {"streams"}, "displays": {"metrics"}, "cuda": {"_adam"}}
-OF_PARTS |= {"baselines": {"_adam", "explain", "joint"}, "dask": {"_adam"}}
+OF_PARTS = {"displays": {"metrics"}, "cuda": {"_adam"}, "dask": {"_adam"}}
+OF_PARTS["baselines"] = {"_adam", "explain", "joint"}
 # Pairs in that order that do not import each other either.
 INDEPENDENT = [
     {"_point", "_neighbors"},
