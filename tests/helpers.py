@@ -69,6 +69,11 @@ KERNELS = {
 caller = numba.njit(fastmath=FASTMATH, error_model="numpy")
 
 
+def entry(function):
+    """Return a function for Python that calls one for compiled functions alone."""
+    return caller(lambda *arguments: function(*arguments))
+
+
 def assert_close(actual, expected, *, roundings, dtype="float64"):
     """Check that errors are at most `roundings` machine epsilons of the largest entry.
 

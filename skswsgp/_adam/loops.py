@@ -13,13 +13,7 @@ import numpy as np
 from numba import prange
 
 from skswsgp._adam.union import choose_active
-from skswsgp._compiled.jit import (
-    njit,
-    njit_inline,
-    njit_inner,
-    njit_parallel,
-    njit_view,
-)
+from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_parallel, njit_row
 from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.pointers import by_address
 from skswsgp._compiled.threads import CHUNKS
@@ -37,7 +31,7 @@ from skswsgp._point.full_covariance import PANEL_COLUMNS, factor_panel_vjp
 TouchedRows = namedtuple(
     "TouchedRows", "slot count ends use use_slot touched d_m d_s d_Z d_L panel product"
 )
-part_view = njit_view(TouchedRows, whole=("slot", "d_L"))
+part_view = njit_row(TouchedRows, whole=("slot", "d_L"))
 
 GATHER, FACTOR, MOVE = range(3)  # phases of `update`, of which a diagonal S has one
 
@@ -176,10 +170,7 @@ def move_part(
         update_part(model, optimizer, rows, p, rate)
 
 
-@by_address(move_part)
-def call_part(address, arguments):
-    """Call `move_part`."""
-    move_part(*arguments)
+call_part = by_address(move_part)
 
 
 @njit_parallel

@@ -1,6 +1,7 @@
 """The decorators of compiled functions, their options, and the cache on disk."""
 
 import functools
+import gc
 import os
 import types
 import warnings
@@ -9,7 +10,7 @@ from pathlib import Path
 from zlib import crc32
 
 import numba
-from numba.core import caching, config
+from numba.core import caching, codegen, compiler, config
 
 # Each flag lets the compiler vectorise sums or simplify arithmetic. `nnan` and `ninf`
 # are left out: with them a NaN or an infinity could go unnoticed.
@@ -21,7 +22,8 @@ FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 # `no_cfunc_wrapper` leaves out the entry for C, which nothing calls and which takes as
 # long to compile as that for Python.
 COMMON = {"fastmath": FASTMATH, "error_model": "numpy", "no_cfunc_wrapper": True}
-OPTIONS = COMMON | {"_nrt": False}
+OPTIONS = COMMON | {"_nrt": False, "nogil": True}
+INNER = OPTIONS | {"no_cpython_wrapper": True}
 # Whether compiled code is kept, where Numba finds a folder to write it to or to read.
 CACHE = os.environ.get("SKSWSGP_CACHE") != "0"
 
@@ -89,9 +91,47 @@ class _Cache(LenientCache, caching.FunctionCache):
     _impl_class = _Files
 
 
+class _Code(codegen.JITCodeLibrary):
+    """The code of a function, whose entry for Python is optimised once, not twice."""
+
+    def _optimize_functions(self, module):
+        if not module.name.startswith("wrapper"):
+            super()._optimize_functions(module)
+
+
+class _Linked(_Code):
+    """The code of a function without entries, which is linked into that of its callers.
+
+    It gets no machine code, which nothing would run.
+    """
+
+    serialize_using_object_code = codegen.JITCodeLibrary.serialize_using_bitcode
+    codegen = types.SimpleNamespace(set_env=lambda name, environment: None)
+
+    def _finalize_final_module(self):
+        self._finalized = True
+
+
+class _Compiler(compiler.Compiler):
+    """Numba's compiler, which makes much garbage, and waits to have it collected."""
+
+    def compile_extra(self, function):
+        state = self.state
+        kind = _Linked if state.flags.no_cpython_wrapper else _Code
+        state.library = kind(state.targetctx.codegen(), function.__name__)
+        state.library.enable_object_caching()
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile_extra(function)
+        finally:
+            if enabled:
+                gc.enable()
+
+
 def _njit(function, **options):
     """Compile a function that is cached on disk where that is possible."""
-    dispatcher = numba.njit(**options)(function)
+    dispatcher = numba.njit(pipeline_class=_Compiler, **options)(function)
     if CACHE and hasattr(dispatcher, "py_func"):  # not where Numba is switched off
         with suppress(RuntimeError):  # Numba finds no folder
             dispatcher._cache = _Cache(function)
@@ -104,16 +144,16 @@ def njit(function):
 
 
 def njit_inner(function):
-    """Compile a function of structs that compiled functions alone may call.
+    """Compile a function that compiled functions alone may call.
 
     It has no entry for Python, which would take as long to compile as its own code.
     """
-    return _njit(function, no_cpython_wrapper=True, **OPTIONS)
+    return _njit(function, **INNER)
 
 
 def njit_small(function):
-    """Compile a short function that LLVM inlines into its callers."""
-    return _njit(function, forceinline=True, **OPTIONS)
+    """Compile a short function for compiled ones, into which LLVM inlines it."""
+    return _njit(function, forceinline=True, **INNER)
 
 
 def njit_inline(function):
@@ -125,8 +165,8 @@ def njit_inline(function):
     return numba.njit(inline="always", **OPTIONS)(function)
 
 
-def njit_view(struct, whole=()):
-    """Return a function (arrays, t) that takes item t of each field not in `whole`.
+def njit_row(struct, whole=()):
+    """Return a function (arrays, t) that takes row t of each field not in `whole`.
 
     It is inlined into its callers, and made from text, because compiled code has no
     loop over a tuple of unlike arrays.
@@ -136,11 +176,6 @@ def njit_view(struct, whole=()):
     names = {struct.__name__: struct, "__name__": struct.__module__}
     exec(f"def view(arrays, t): return {struct.__name__}({text})", names)
     return njit_inline(names["view"])
-
-
-def njit_range(function):
-    """Compile a function of a range of rows, which `run_in_threads` calls."""
-    return _njit(function, nogil=True, **OPTIONS)
 
 
 def variant(function, name, **values):

@@ -15,11 +15,13 @@ far above any rounding, so that a failure says that K is no covariance matrix.
 
 import math
 
+import numba
 import numpy as np
 from scipy.linalg.lapack import dpotri, dpotrs, dtrtri
 
 from skswsgp._compiled import tiles
 from skswsgp._compiled.jit import njit, njit_inner, njit_small
+from skswsgp._compiled.pointers import address_of, by_address
 from skswsgp._compiled.tiles import BLOCK
 
 MAX_JITTER = 1e-2  # largest jitter of a datum's K, relative to its mean diagonal
@@ -37,7 +39,7 @@ def padded(size):
     return -(-size // BLOCK) * BLOCK
 
 
-@njit
+@njit_inner
 def cholesky(A, R, shift, blocks):
     """Set R with A + shift I = R' R; return False if there is none beyond rounding.
 
@@ -160,7 +162,7 @@ def mean_diagonal(A, size):
     return trace / size if trace > 0.0 else 1.0
 
 
-@njit_inner
+@njit
 def jittered_cholesky(A, R, unit, jitter, blocks):
     """Set R with A + shift I = R' R; return shift / unit, -1 if there is no factor."""
     relative = jitter
@@ -169,6 +171,14 @@ def jittered_cholesky(A, R, unit, jitter, blocks):
             return relative
         relative *= 10.0
     return -1.0
+
+
+def cholesky_address(A):
+    """Return the address of `jittered_cholesky` for matrices like A."""
+    return address_of(jittered_cholesky, A, A, 1.0, 1.0, A, result=numba.float64)
+
+
+call_cholesky = by_address(jittered_cholesky, result=numba.float64)
 
 
 def numpy_cholesky(K, jitter):

@@ -16,18 +16,18 @@ from numba.extending import intrinsic
 COMPILED = defaultdict(set)  # types of arguments of functions that have an address
 
 
-def address_of(function, *arguments):
+def address_of(function, *arguments, result=types.none):
     """Return the address of a compiled function for arguments like these.
 
-    They are values or their Numba types. The function returns nothing, and must not
-    raise. The address is 0 where Numba is switched off.
+    They are values or their Numba types, and `result` is the type that the function
+    returns. It must not raise. The address is 0 where Numba is switched off.
     """
     if config.DISABLE_JIT:
         return 0
     kinds = (a if isinstance(a, types.Type) else typeof(a) for a in arguments)
     kinds = tuple(map(plain, kinds))
-    result = function.get_compile_result(types.none(*kinds))
-    address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+    found = function.get_compile_result(result(*kinds))
+    address = found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
     if address == 0:
         raise RuntimeError(f"Numba has no machine code of {function.__name__}.")
     COMPILED[function].add(kinds)
@@ -46,40 +46,32 @@ def plain(kind):
     return types.unliteral(kind)
 
 
-def by_address(function, choices=()):
-    """Return a decorator for `call(address, arguments)`, which calls a function.
+def by_address(function, choices=(), result=types.none):
+    """Return `call(address, arguments)`, by which compiled code calls a function.
 
-    The Python code of the call is for where Numba is switched off. Compiled code calls
-    the machine code at the address, with a tuple of arguments. When a caller is
-    compiled their types must be among the choices, or those for which `address_of` has
-    compiled the function; others are refused.
+    It calls the machine code at the address, with a tuple of arguments. When a caller
+    is compiled their types must be among the choices, or those for which `address_of`
+    has compiled the function; others are refused. `result` is the type of the result.
     """
-
-    def replace(python):
-        return python if config.DISABLE_JIT else pointer_call(function, choices)
-
-    return replace
-
-
-def pointer_call(known, choices):
-    """Return the intrinsic of `by_address`."""
+    if config.DISABLE_JIT:
+        return lambda address, arguments: function(*arguments)
 
     @intrinsic
     def call(typingctx, address, arguments):
         kinds = tuple(map(plain, arguments))
-        if kinds not in choices and kinds not in COMPILED[known]:
+        if kinds not in choices and kinds not in COMPILED[function]:
             raise TypingError(f"no function of these arguments: {kinds}")
 
         def generate(context, builder, signature, values):
-            function = context.call_conv.get_function_type(types.none, kinds)
-            pointer = builder.inttoptr(values[0], function.as_pointer())
-            result, error = (kind.pointee for kind in function.args[:2])
-            outputs = (cgutils.alloca_once(builder, kind) for kind in (result, error))
+            code = context.call_conv.get_function_type(result, kinds)
+            pointer = builder.inttoptr(values[0], code.as_pointer())
+            two = (kind.pointee for kind in code.args[:2])
+            outputs = [cgutils.alloca_once(builder, kind) for kind in two]
             parts = cgutils.unpack_tuple(builder, values[1])
             packed = context.get_arg_packer(kinds).as_arguments(builder, parts)
             builder.call(pointer, [*outputs, *packed])
-            return context.get_dummy_value()
+            return builder.load(outputs[0])
 
-        return types.void(address, arguments), generate
+        return result(address, arguments), generate
 
     return call

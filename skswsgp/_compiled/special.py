@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy.special import logsumexp
 
-from skswsgp._compiled.jit import njit, njit_small
+from skswsgp._compiled.jit import njit_inner, njit_small
 
 LOG_2PI = math.log(2.0 * math.pi)
 # Nodes of `student_precisions`: log densities are within 1e-6, and within 0.1 some
@@ -59,7 +59,7 @@ def exponential(x):
     return p * np.int64((np.int64(exponent) + 1023) << 52).view(np.float64)
 
 
-@njit
+@njit_inner
 def log_ndtr(x):
     """Return log Phi(x), Phi the standard normal distribution function."""
     if x > -30.0:

@@ -37,7 +37,7 @@ class CovarianceMatrix:
     """K of the rows of X (N, D) for a compiled kernel in float64."""
 
     def __init__(self, struct, X):
-        n_pairs = row_start(len(X), TRIANGLE)
+        n_pairs = len(X) * (len(X) + 1) // 2
         self.struct, self.points = struct, np.array(X.T, np.float64, order="C")
         self.pairs = allocate_pairs(struct, n_pairs)
 

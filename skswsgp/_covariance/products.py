@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit_range, njit_small
+from skswsgp._compiled.jit import njit, njit_small
 from skswsgp._compiled.threads import CHUNKS, microseconds_per_pair, run_in_threads
 from skswsgp._covariance.matrix import columns_of
 from skswsgp._covariance.program import fill_tile, program_calls
@@ -122,7 +122,7 @@ def dot(values, u, q, first):
     return total
 
 
-@njit_range
+@njit
 def set_covariances(begin, end, kernel, work, X, points, out):
     """Set rows begin .. end - 1 of out (n, M) to k(X, Z), for X (n, D, 1)."""
     top, values = kernel.code.shape[0] - 1, work.values
@@ -136,7 +136,7 @@ def set_covariances(begin, end, kernel, work, X, points, out):
                 out[i, first + j] = values[top, j]
 
 
-@njit_range
+@njit
 def add_products(begin, end, kernel, work, X, points, u, out):
     """Add columns begin .. end - 1 of u k(Z, X) to out (Q, n), for u (Q, M)."""
     top, values = kernel.code.shape[0] - 1, work.values
@@ -150,7 +150,7 @@ def add_products(begin, end, kernel, work, X, points, u, out):
                 out[q, i] += dot(values[top, :m], u, q, first)
 
 
-@njit_range
+@njit
 def add_symmetric_products(begin, end, kernel, work, Z, points, u, sums, pairs, known):
     """Add products with k(Z, Z) less its diagonal to sums (CHUNKS, Q, M).
 

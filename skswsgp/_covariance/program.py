@@ -30,7 +30,7 @@ from skswsgp._covariance.pairs import TRIANGLE, pair_range, row_start
 
 # Codes below FIRST_DISTANCE are leaves without length-scales, and combinations
 CONSTANT, WHITE, SCALE, SUM, PRODUCT, POWER = range(6)
-FILL, VJP = range(2)  # places of the addresses in `calls`
+FILL, VJP, CHOLESKY = range(3)  # places of the addresses in `calls`
 DOT_PRODUCTS = True  # whether a program knows kernels of a dot product
 
 
@@ -233,16 +233,10 @@ REALS = numba.float32, numba.float64
 FILL_TYPES, VJP_TYPES = zip(*map(program_types, REALS), strict=True)
 
 
-@by_address(fill_program, FILL_TYPES)
-def call_fill(address, arguments):
-    """Call `fill_program`."""
-    fill_program(*arguments)
+call_fill = by_address(fill_program, FILL_TYPES)
 
 
-@by_address(vjp_program, VJP_TYPES)
-def call_vjp(address, arguments):
-    """Call `vjp_program`."""
-    vjp_program(*arguments)
+call_vjp = by_address(vjp_program, VJP_TYPES)
 
 
 @njit_inline

@@ -14,6 +14,7 @@ from skswsgp._engine.base import Engine
 from skswsgp._linear.all_points import AllPoints
 from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp._neighbors.search import cpu_scan
+from skswsgp._point import state
 from skswsgp._point.bound import allocate_stack
 from skswsgp._point.likelihoods import GAUSSIAN, expected_gaussian
 from skswsgp._point.state import Workspace, allocate_gradients, allocate_workspace
@@ -66,7 +67,7 @@ class CpuEngine(Engine):
         return a[:, 0], F[:, 0]
 
     def _weights(self, X, active, R, noisy, stored=True):
-        """Return the weights (n, R, H), or (n, R, 0), and F (n, R) of `weights_row`."""
+        """Return weights (n, R, H), or (n, R, 0), and F (n, R); see `weights_rows`."""
         (n, H), rows = active.shape, (X, active)
         shapes = (n, R, H if stored else 0), (n, R)
         return self._evaluate(cpu_loops.weights_rows, rows, shapes, options=(noisy,))
@@ -96,16 +97,18 @@ class CpuEngine(Engine):
     def _evaluate(self, loop, rows, shapes, dtype=None, options=()):
         """Return arrays that a loop has filled, NaN where it left them."""
         results = [np.full(shape, np.nan, dtype or self._dtype) for shape in shapes]
-        works = self.work if loop is cpu_loops.expectation_rows else self.factor
+        expecting = loop is cpu_loops.expectation_rows
+        works = self.work if expecting else self.factor
+        struct = state.ExpectationWork if expecting else Workspace
         arguments = *rows, *options, *results, self.jitter_counts
-        self._run(loop, works, *arguments)
-        return results
 
-    def _run(self, loop, works, rows, *arguments):
-        """Run a loop over rows, on as many threads as have work arrays in `works`."""
-        arguments = self.model, works, rows, *arguments
+        def work(first, last, t):
+            own = state.work_of(works, t, struct)
+            loop(first, last, t, self.model, own, *arguments)
+
         cost = microseconds_per_point(self.n_neighbors)
-        threads.run_in_threads(loop, len(works.a), len(rows), *arguments, cost=cost)
+        threads.run_in_threads(work, len(works.a), len(rows[0]), cost=cost)
+        return results
 
     def load_kriging(self, batch, n):
         self.load_mapped_kriging(batch, n, None)

@@ -4,27 +4,26 @@ A minibatch is cut into CHUNKS pieces whatever the number of threads. Each piece
 own accumulators, which are added in order, so results do not depend on the number of
 threads. Work arrays belong to threads, accumulators to chunks. Loops with `prange` are
 called within `parallel_region`; in the others thread t takes rows `first` to `last`.
-`CpuEngine` passes arrays of the rows, results and jitter counts to all of them.
+`CpuEngine` passes arrays of the rows, results and jitter counts to all of them. Results
+of a row stay as they are where its matrix has no factor, and entry t of the counts has
+the factorisations that failed or needed extra jitter.
 """
 
+import math
 from collections import namedtuple
 
 import numpy as np
 from numba import get_thread_id, prange
 
-from skswsgp._compiled.jit import (
-    njit,
-    njit_inline,
-    njit_inner,
-    njit_parallel,
-    njit_range,
-)
+from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_parallel
 from skswsgp._compiled.pointers import by_address
 from skswsgp._compiled.threads import CHUNKS, chunk_bounds, run_in_threads
+from skswsgp._covariance.pairs import TRIANGLE, row_start
 from skswsgp._point import bound
-from skswsgp._point import rows as evaluate
-from skswsgp._point.kriging import log_density_vjp
-from skswsgp._point.state import thread_view
+from skswsgp._point.kriging import factorise_data, krige, log_density_vjp, mean_slopes
+from skswsgp._point.likelihoods import expected_log_prob
+from skswsgp._point.posterior import conditional_weights, variance_floor
+from skswsgp._point.state import Workspace, thread_view, work_of
 
 
 @njit_inner
@@ -134,16 +133,8 @@ def add_chunks(grads):
 
 # A loop over `prange` is compiled three times, so it calls the code of chunks by its
 # address, once in each thread.
-@by_address(gradient_chunks)
-def call_chunks(address, arguments):
-    """Call `gradient_chunks`."""
-    gradient_chunks(*arguments)
-
-
-@by_address(dense_gradient_chunks)
-def call_dense_chunks(address, arguments):
-    """Call `dense_gradient_chunks`."""
-    dense_gradient_chunks(*arguments)
+call_chunks = by_address(gradient_chunks)
+call_dense_chunks = by_address(dense_gradient_chunks)
 
 
 @njit_parallel
@@ -183,15 +174,31 @@ def dense_gradients(
         add_chunks(grads)
 
 
-@njit_range
-def weights_rows(first, last, t, model, works, X, active, noisy, a, F, counts):
-    """Compute a (n, R, H) and F (n, R); see `weights_row`."""
-    work = thread_view(works, t)
+@njit
+def weights_rows(
+    first, last, t, model, work, X, active, noisy, weights, residual, counts
+):
+    """Compute a = C^-1 k (n, R, H) and F = k(x, x) - k' a (n, R).
+
+    C is K_w, R = 1, and F at least `variance_floor`; or if `noisy` C is
+    K_w + noise_q diag(s_w) of each output, R = Q.
+    """
+    H = active.shape[1]
+    start = row_start(H, TRIANGLE)
     for row in range(first, last):
-        evaluate.weights_row(model, X, active, row, noisy, work, a, F, counts, t)
+        bound.fill_point(model, X, active, row, H, work)
+        for r in range(weights.shape[1]):
+            jitter = factorise_data(model, work, H, r, noisy)
+            bound.count_jitter(model.jitter, jitter, counts, t)
+            if jitter >= 0.0:
+                F = conditional_weights(work, work, start, H)
+                floor = 0.0 if noisy else variance_floor(model, work, work, start, H)
+                residual[row, r] = max(F, floor)
+                for h in range(weights.shape[2]):  # H, or 0 for F alone
+                    weights[row, r, h] = work.a[0, h]
 
 
-@njit_range
+@njit
 def weighted_rows(first, last, t, weights, lists, values, squares, out):
     """Set out[i, q] = sum_h weights[i, r, h] values[lists[i, h], q], (n, Q).
 
@@ -207,28 +214,42 @@ def weighted_rows(first, last, t, weights, lists, values, squares, out):
             out[i, q] = total
 
 
-@njit_range
-def expectation_rows(first, last, t, model, works, y, mu, v, ell, d_mu, d_v, counts):
+@njit
+def expectation_rows(first, last, t, model, work, y, mu, v, ell, d_mu, d_v, counts):
     """Compute E log p(y | f) (n,), f ~ N(mu, v), and derivatives by mu, v (n, Q)."""
-    work = thread_view(works, t)
     for row in range(first, last):
-        evaluate.expectation_row(model, y, mu, v, row, work, ell, d_mu, d_v)
+        for q in range(mu.shape[1]):
+            work.mean[q] = mu[row, q]
+            work.variance[q] = v[row, q]
+        ell[row] = expected_log_prob(model, y, row, work)
+        for q in range(mu.shape[1]):
+            d_mu[row, q] = work.d_mean[q]
+            d_v[row, q] = work.d_variance[q]
 
 
-@njit_range
-def bound_rows(first, last, t, model, works, X, y, active, ell, kl, counts):
-    """Compute E log p(y | f) (n,) and KL_w (n,)."""
-    work = thread_view(works, t)
+@njit
+def bound_rows(first, last, t, model, work, X, y, active, ell, kl, counts):
+    """Compute E log p(y | f) (n,) and KL_w (n,), NaN where K_w has no factor."""
+    H = active.shape[1]
     for row in range(first, last):
-        evaluate.bound_row(model, X, y, active, row, work, ell, kl, counts, t)
+        ell[row], kl[row], jitter = bound.point_bound(model, X, y, active, row, H, work)
+        bound.count_jitter(model.jitter, jitter, counts, t)
 
 
-@njit_range
-def kriging_slopes_rows(first, last, t, model, works, X, active, slopes, d_log, counts):
-    """Compute the derivatives of the mean of kriging by the rows of X (n, Q, D)."""
-    work = thread_view(works, t)
+@njit
+def kriging_slopes_rows(first, last, t, model, work, X, active, slopes, d_log, counts):
+    """Compute the derivatives of the mean of kriging by x (n, Q, D), NaN on failure.
+
+    d_log (n, P) takes those by the logarithms of the kernel parameters.
+    """
+    H = active.shape[1]
     for row in range(first, last):
-        evaluate.kriging_slopes_row(model, X, active, row, work, slopes, d_log)
+        bound.fill_point(model, X, active, row, H, work)
+        for q in range(slopes.shape[1]):
+            found = krige(model, work, H, q) >= 0.0
+            mean_slopes(model, work, H, q, d_log[row])
+            for d in range(slopes.shape[2]):
+                slopes[row, q, d] = work.d_points[d, H] if found else math.nan
 
 
 # For derivatives by a map of the columns, x = W' x0. Without a map the arrays have no
@@ -262,12 +283,12 @@ def add_map_gradient(before, c, t, active, row, d_points):
             d_map[d, j] += amount
 
 
-@njit_range
+@njit
 def kriging_gradient_chunks(
-    first, last, t, model, batch, start, n, works, grads, before
+    first, last, t, model, batch, start, n, work, grads, before
 ):
     """Compute derivatives of the log density of chunks `first` to `last` of n rows."""
-    work, moving = thread_view(works, t), before.d_map.shape[0] > 0
+    moving = before.d_map.shape[0] > 0
     X, y, active, H = batch.X, batch.y, batch.active, batch.active.shape[1]
     for c in range(first, last):
         clear_chunk(grads, c)
@@ -286,8 +307,12 @@ def kriging_gradient_chunks(
 
 def kriging_gradients(model, batch, start, n, works, grads, before):
     """Compute derivatives of sum_i weight_i log p(y_i | m_w), n rows from `start`."""
-    given = model, batch, start, n, works, grads, before
-    run_in_threads(kriging_gradient_chunks, len(works.a), CHUNKS, *given)
+
+    def work(first, last, t):
+        given = model, batch, start, n, work_of(works, t, Workspace), grads, before
+        kriging_gradient_chunks(first, last, t, *given)
+
+    run_in_threads(work, len(works.a), CHUNKS)
     # In NumPy, which need not be compiled as `add_chunks` must
     for sums in grads.d_log, grads.d_noise, grads.sums, before.d_map:
         for c in range(1, len(sums)):

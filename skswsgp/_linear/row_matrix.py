@@ -13,13 +13,7 @@ from numba import prange
 from scipy.linalg import solve_triangular
 
 from skswsgp._compiled import threads, tiles
-from skswsgp._compiled.jit import (
-    njit,
-    njit_inner,
-    njit_parallel,
-    njit_range,
-    njit_small,
-)
+from skswsgp._compiled.jit import njit, njit_inner, njit_parallel, njit_small
 from skswsgp._compiled.tiles import BLOCK, WIDE
 from skswsgp._point.full_covariance import PANEL_COLUMNS, quadratic_form
 
@@ -101,7 +95,7 @@ def solve_vector(lists, weights, u):
         u[own] = (u[own] - total) / weights[i, last]
 
 
-@njit_range
+@njit
 def quadratic_rows(first, last, t, lists, weights, L, projection, out):
     """Set out[i] = |L' a|^2 for the rows a = A[i] from first to last.
 
@@ -113,7 +107,7 @@ def quadratic_rows(first, last, t, lists, weights, L, projection, out):
         out[i] = quadratic_form(L, 0, lists[i], H, row, projection[t])
 
 
-@njit_range
+@njit
 def weighted_gram_rows(first, last, t, lists, weights, w, out):
     """Set rows first to last of out (M, M) = A' diag(w) A, some of them at a time."""
     for begin in range(first, last, PANEL_COLUMNS):

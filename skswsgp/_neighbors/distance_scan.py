@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit_inline, njit_inner, njit_range, njit_small
+from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_small
 from skswsgp._compiled.threads import microseconds_per_pair, run_in_threads
 from skswsgp._compiled.tiles import BLOCK, GROUP, keys_below, lowest_bit, set_products
 from skswsgp._covariance.products import TILE
@@ -336,7 +336,7 @@ def scan_block(task, work, block, lists):
         finish_row(task, work, r, row, points_before(task, row), lists)
 
 
-@njit_range
+@njit
 def scan_blocks(first, last, task, work, lists):
     """Fill the lists of blocks of rows from first to last."""
     for block in range(first, last):

@@ -34,7 +34,7 @@ def widest_feature(points, order, first, last):
     return best
 
 
-@njit
+@njit_inner
 def partition(points, order, first, last, middle, d):
     """Reorder by quickselect: feature d is never larger before `middle` than after."""
     last -= 1

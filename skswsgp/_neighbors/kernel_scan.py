@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit_range
+from skswsgp._compiled.jit import njit
 from skswsgp._compiled.threads import microseconds_per_pair, run_in_threads
 from skswsgp._covariance.products import TILE, tiled
 from skswsgp._covariance.program import Kernel, fill_tile, program_calls
@@ -30,7 +30,7 @@ class KernelScanTask(NamedTuple):
 KernelScratch = namedtuple("KernelScratch", "values slopes calls key keys indices")
 
 
-@njit_range
+@njit
 def scan_blocks_by_kernel(begin, end, task, work, lists):
     """Fill the lists of blocks of rows, the largest kernel value first."""
     kernel, X, values = task.kernel, task.X, work.values

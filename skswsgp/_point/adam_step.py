@@ -8,7 +8,7 @@ import numpy as np
 from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_small
 from skswsgp._compiled.special import exponential
 from skswsgp._covariance.compile import log_units
-from skswsgp._covariance.program import kernel_of, refresh_scales
+from skswsgp._covariance.program import kernel_of, only_kernel, refresh_scales
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-12  # decay of both moments; added to the root
 _LOG_BETA1, _LOG_BETA2 = math.log(BETA1), math.log(BETA2)
@@ -141,4 +141,4 @@ def update_parameters(model, optimizer, grads, rate):
         step = adam_step(grads.d_noise[0, q], optimizer.noise, 0, q, first, second)
         moved = clamp(math.log(noise[q]) + step, *LOG_NOISE_BOUNDS)
         noise[q] = math.exp(moved)
-    refresh_scales(model)
+    refresh_scales(only_kernel(model))

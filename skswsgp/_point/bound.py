@@ -20,9 +20,9 @@ from collections import namedtuple
 import numpy as np
 
 from skswsgp._compiled.jit import njit, njit_inline, njit_inner
-from skswsgp._compiled.linalg import jittered_cholesky, mean_diagonal, padded
+from skswsgp._compiled.linalg import call_cholesky, mean_diagonal, padded
 from skswsgp._covariance.pairs import TRIANGLE, row_start
-from skswsgp._covariance.program import fill_tile, tile_vjp
+from skswsgp._covariance.program import CHOLESKY, fill_tile, tile_vjp
 from skswsgp._point import posterior
 from skswsgp._point.divergence import divergence, divergence_vjp
 from skswsgp._point.likelihoods import expected_log_prob
@@ -63,7 +63,8 @@ def factorise(model, work, H):
     """Factorise K of the tile; return the relative jitter used, -1 on failure."""
     unpack(work.values, H, work.K)
     unit = mean_diagonal(work.K, H)
-    return jittered_cholesky(work.K, work.chol, unit, model.jitter, work.blocks)
+    given = work.K, work.chol, unit, model.jitter, work.blocks
+    return call_cholesky(work.calls[CHOLESKY], given)
 
 
 @njit_inline

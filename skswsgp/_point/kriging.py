@@ -17,21 +17,26 @@ from skswsgp._compiled import linalg
 from skswsgp._compiled.jit import njit_inline
 from skswsgp._compiled.special import compiled_log_density
 from skswsgp._covariance.pairs import TRIANGLE, row_start
-from skswsgp._covariance.program import tile_vjp
+from skswsgp._covariance.program import CHOLESKY, tile_vjp
 from skswsgp._point.bound import clear_points, fill_point, unpack
 from skswsgp._point.posterior import conditional_weights, covariance_vjp, weighted_mean
 
 
 @njit_inline
-def factorise_data(model, work, H, q):
-    """Factorise C of the tile of `fill_point`; return its relative jitter, or -1."""
+def factorise_data(model, work, H, q, noisy):
+    """Factorise C of the tile of `fill_point`, or K_w unless `noisy`.
+
+    Returns its relative jitter, or -1.
+    """
     unpack(work.values, H, work.K)
     # The unit of jitter excludes the noise, which is large for a small weight
-    unit = linalg.mean_diagonal(work.K, H)
-    for i in range(H):
-        work.K[i, i] += model.noise[q] * work.s[q, i]
-    least = linalg.RELATIVE_FLOOR * model.jitter
-    return linalg.jittered_cholesky(work.K, work.chol, unit, least, work.blocks)
+    unit, least = linalg.mean_diagonal(work.K, H), model.jitter
+    if noisy:
+        least = linalg.RELATIVE_FLOOR * model.jitter
+        for i in range(H):
+            work.K[i, i] += model.noise[q] * work.s[q, i]
+    given = work.K, work.chol, unit, least, work.blocks
+    return linalg.call_cholesky(work.calls[CHOLESKY], given)
 
 
 @njit_inline
@@ -40,7 +45,7 @@ def krige(model, work, H, q):
 
     Sets work.a and work.alpha[q] = C^-1 m_w. Returns the relative jitter of C, or -1.
     """
-    jitter = factorise_data(model, work, H, q)
+    jitter = factorise_data(model, work, H, q, True)
     if jitter >= 0.0:
         linalg.solve_transposed(work.chol, work.m, q, H, work.scratch, 0)
         linalg.solve(work.chol, work.scratch, 0, H, work.alpha, q)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._compiled import special
-from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_small
+from skswsgp._compiled.jit import njit_inline, njit_inner, njit_small
 
 GAUSSIAN, BERNOULLI, SOFTMAX, LOGIT, POISSON, NEGATIVE_BINOMIAL, STUDENT_T = range(7)
 MOST_LOG_RATE = 60.0  # logarithm of a Poisson rate from which it grows linearly
@@ -27,7 +27,7 @@ class Likelihood(NamedTuple):
     shape: np.ndarray  # (Q,) further number of p(y | f), 0 where it has none
 
 
-@njit
+@njit_inner
 def log_prob(family, shape, y, f):
     """Return log p(y | f) and its derivative by f, for one latent function.
 
@@ -73,7 +73,7 @@ def log_prob_negative_binomial(size, y, f):
     return log_p, y - (y + size) * (share if t > 0.0 else small * share)
 
 
-@njit
+@njit_inner
 def binomial_constant(size, y):
     """Return the part of log p(y) of a negative binomial that does not depend on f."""
     y, size = float(y), float(size)  # in float64, for the terms nearly cancel
@@ -159,7 +159,7 @@ def expected_student(freedom, noise, residual, v):
     return value, precision * residual, -0.5 * precision, slope
 
 
-@njit
+@njit_inner
 def expected_poisson(y, mu, v):
     """Return E log p(y | f) for a count of rate exp(f), f ~ N(mu, v), and derivatives.
 

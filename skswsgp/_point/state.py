@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit_view
-from skswsgp._compiled.linalg import padded
+from skswsgp._compiled.jit import njit_row
+from skswsgp._compiled.linalg import cholesky_address, padded
 from skswsgp._compiled.threads import CHUNKS, require_memory
 from skswsgp._compiled.tiles import BLOCK
-from skswsgp._covariance.program import Kernel, allow_vjp, program_calls
+from skswsgp._covariance.program import CHOLESKY, Kernel, allow_vjp, program_calls
 from skswsgp._point.likelihoods import Likelihood
 
 
@@ -85,15 +85,19 @@ def workspace_shapes(n_ops, D, Q, noises, nodes, H, M, dense):
         "d_noise": (noises,),  # by the logarithms of the noise variances
         "blocks": (square, BLOCK),  # see `cholesky`
         "rows": (side,),  # int64, which inducing points are active
-        "calls": (2,),  # uint64, see `program_calls`
+        "calls": (3,),  # uint64, see `program_calls` and `cholesky_address`
         "projection": (M,),  # see `quadratic_form`
     }
 
 
 # Work arrays of one thread. `allocate_workspace` adds a leading axis of threads, which
-# `thread_view` removes.
+# `thread_view` removes in compiled code, and `work_of` before a call of it.
 Workspace = namedtuple("Workspace", workspace_shapes(*[0] * 7, dense=False))
-thread_view = njit_view(Workspace)
+thread_view = njit_row(Workspace)
+# The part of a `Workspace` that expectations of likelihoods take
+ExpectationWork = namedtuple(
+    "ExpectationWork", "mean variance d_mean d_variance d_noise node_values"
+)
 
 # Derivatives of a minibatch's objective, not yet added up by row of Z
 Gradients = namedtuple("Gradients", "d_m d_s d_S d_Z d_log d_noise sums jitter_counts")
@@ -119,10 +123,16 @@ def allocate_workspace(model, n_neighbors, n_threads, *, dense=False, vjp=True):
     arrays["rows"] = arrays["rows"].astype(np.int64)
     arrays["calls"] = arrays["calls"].astype(np.uint64)
     works = Workspace(**arrays)
-    works.calls[:] = program_calls(model)
+    works.calls[:, :CHOLESKY] = program_calls(model)
+    works.calls[:, CHOLESKY] = cholesky_address(works.K[0])
     if vjp:
         allow_vjp(works.calls, model)
     return works
+
+
+def work_of(works, t, struct):
+    """Return those work arrays of thread t that a struct names."""
+    return struct(*(getattr(works, name)[t] for name in struct._fields))
 
 
 def allocate_gradients(model, blocks, H):

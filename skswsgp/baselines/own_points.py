@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit_inner, njit_range
+from skswsgp._compiled.jit import njit, njit_inner
 from skswsgp._compiled.threads import (
     CHUNKS,
     MICROSECONDS_PER_NEW_THREAD,
@@ -72,7 +72,7 @@ def store_row(model, units, grads, block, d_outputs, row):
                 k += 1
 
 
-@njit_range
+@njit
 def gradient_chunks(
     first, last, t, model, units, works, X, y, weight, active, outputs, d_outputs, grads
 ):
@@ -92,7 +92,7 @@ def gradient_chunks(
                 store_row(model, units, grads, c, d_outputs, row)
 
 
-@njit_range
+@njit
 def posterior_rows(
     first, last, t, model, units, works, X, active, outputs, mu, v, counts
 ):

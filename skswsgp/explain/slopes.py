@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit_range
+from skswsgp._compiled.jit import njit
 from skswsgp._compiled.threads import in_threads, row_blocks
 from skswsgp._covariance.matrix import Pairs, columns_of
 from skswsgp._covariance.products import TILE, padded_rows, tiled
@@ -28,7 +28,7 @@ def covariance_slopes(kernel, X, Z, u, n_threads):
     return out
 
 
-@njit_range
+@njit
 def set_slopes(begin, end, kernel, pairs, d_log, d_x, d_tile, X, points, u, out):
     """Set rows begin .. end - 1 of out (n, Q, D); see `covariance_slopes`.
 

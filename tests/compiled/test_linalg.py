@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from helpers import assert_close
+from helpers import assert_close, entry
 
 from skswsgp._compiled import linalg
 from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.tiles import BLOCK
 
+cholesky = entry(linalg.cholesky)
 pytestmark = pytest.mark.matrix
 SHIFT = 0.01
 # tolerance in machine epsilons: sums of 40 products, condition numbers up to 1e2
@@ -30,7 +31,7 @@ def matrix(size, dtype, rng):
 def factor(matrix, blocks):
     """Return R, lower triangular, with R' R = matrix + SHIFT I."""
     R = np.zeros_like(matrix)
-    assert linalg.cholesky(matrix, R, SHIFT, blocks)
+    assert cholesky(matrix, R, SHIFT, blocks)
     return R
 
 
@@ -75,7 +76,7 @@ def above_blocks(matrix):
 def test_cholesky_reads_the_lower_triangle(matrix, shifted, blocks, dtype):
     R = np.full_like(matrix, np.nan)
     A = matrix + np.triu(np.full_like(matrix, np.nan), 1)
-    assert linalg.cholesky(A, R, SHIFT, blocks)
+    assert cholesky(A, R, SHIFT, blocks)
     above = above_blocks(R)
     assert np.isnan(R[above]).all()
     R[above] = 0.0
@@ -88,15 +89,15 @@ def test_cholesky_reads_the_lower_triangle(matrix, shifted, blocks, dtype):
 def test_cholesky_fails_on_an_indefinite_matrix(matrix, size, blocks):
     matrix[size - 1, size - 1] = -1.0
     R = np.zeros_like(matrix)
-    assert not linalg.cholesky(matrix, R, 0.0, blocks)
-    assert linalg.cholesky(matrix, R, 100.0, blocks)
+    assert not cholesky(matrix, R, 0.0, blocks)
+    assert cholesky(matrix, R, 100.0, blocks)
 
 
 def test_cholesky_fails_on_nan(matrix, size, blocks):
     for row in {0, size - 1}:
         broken = matrix.copy()
         broken[row, 0] = np.nan
-        assert not linalg.cholesky(broken, np.zeros_like(broken), 0.0, blocks)
+        assert not cholesky(broken, np.zeros_like(broken), 0.0, blocks)
 
 
 def test_inverse(factor, shifted, blocks, dtype):
@@ -108,7 +109,7 @@ def test_inverse(factor, shifted, blocks, dtype):
 
 
 def test_log_determinant(factor, shifted, size, dtype):
-    value = linalg.log_determinant(factor, size)
+    value = entry(linalg.log_determinant)(factor, size)
     expected = np.linalg.slogdet(shifted[:size, :size])[1]
     assert_close(value, expected, roundings=ROUNDINGS, dtype=dtype)
 
@@ -129,12 +130,12 @@ def test_solves_and_matvec(factor, shifted, size, dtype, rng):
     b = rng.normal(size=(2, len(factor))).astype(dtype)
     leading, true = shifted[:size, :size], b[1, :size].astype(float)
     out = np.full((3, len(factor)), np.nan, dtype=dtype)
-    linalg.solve_transposed(factor, b, 1, size, out, 0)
+    entry(linalg.solve_transposed)(factor, b, 1, size, out, 0)
     check(out[0, :size], np.linalg.solve(factor_of(leading).T, true), dtype)
     half = out[:1].copy()
-    linalg.solve(factor, half, 0, size, out, 0)
+    entry(linalg.solve)(factor, half, 0, size, out, 0)
     check(out[0, :size], np.linalg.solve(leading, true), dtype)
-    linalg.matvec(shifted.astype(dtype), b, 1, size, out, 2)
+    entry(linalg.matvec)(shifted.astype(dtype), b, 1, size, out, 2)
     check(out[2, :size], leading @ true, dtype)
     assert np.isnan(out[1]).all() and np.isnan(out[:, size:]).all()
 
@@ -144,14 +145,15 @@ def test_sum_of_logs(size, dtype, rng):
     values = (values if size % 2 else 1e-150 * values**2).astype(dtype)
     values = np.maximum(values, np.finfo(dtype).tiny)
     expected = np.log(values[1, :size].astype(float)).sum()
-    assert linalg.sum_of_logs(values, 1, size) == pytest.approx(expected, rel=1e-12)
+    sum_of_logs = entry(linalg.sum_of_logs)
+    assert sum_of_logs(values, 1, size) == pytest.approx(expected, rel=1e-12)
     values[1, size - 1] = np.nan
-    assert np.isnan(linalg.sum_of_logs(values, 1, size))
+    assert np.isnan(sum_of_logs(values, 1, size))
 
 
 def test_cholesky_fails_where_only_rounding_is_left(size, dtype, rng):
     v = rng.uniform(1.0, 2.0, size=size)
     A = pad(1e6 * np.outer(v, v), dtype)
     R, blocks = np.zeros_like(A), np.zeros((len(A), BLOCK), dtype)
-    assert linalg.cholesky(A, R, 0.0, blocks) == (size == 1)
-    assert linalg.cholesky(A, R, 1e8 * np.finfo(dtype).eps, blocks)
+    assert cholesky(A, R, 0.0, blocks) == (size == 1)
+    assert cholesky(A, R, 1e8 * np.finfo(dtype).eps, blocks)

@@ -16,9 +16,17 @@ def add(a, factor, out):
         out[i] = factor * a[i]
 
 
-@by_address(add)
-def call_add(address, arguments):
-    add(*arguments)
+@numba.njit(**OPTIONS)
+def total(a):
+    """Return the sum of a."""
+    value = 0.0
+    for i in range(a.shape[0]):
+        value += a[i]
+    return value
+
+
+call_add = by_address(add)
+call_total = by_address(total, result=numba.float64)
 
 
 def caller_of(call):
@@ -33,6 +41,11 @@ def test_a_call_by_address_does_what_the_function_does():
     caller_of(call_add)(address, a, 2.0, out)
     assert (out == 2.0 * a).all()
     assert address == address_of(add, np.arange(4.0), 2.0, out)
+
+
+def test_a_call_by_address_returns_the_result():
+    address = address_of(total, np.arange(4.0), result=numba.float64)
+    assert caller_of(call_total)(address, np.arange(5.0)) == 10.0
 
 
 @pytest.mark.parametrize("out", [np.zeros(4, np.float32), np.zeros((4, 1))])

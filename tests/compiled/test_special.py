@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from helpers import entry
 from scipy.stats import norm
 
-from skswsgp._compiled.special import (
-    compiled_log_density,
-    exponential,
-    gaussian_log_density,
-)
+from skswsgp._compiled import special
+from skswsgp._compiled.special import gaussian_log_density
+
+compiled_log_density = entry(special.compiled_log_density)
+exponential = entry(special.exponential)
 
 
 def test_exponential():

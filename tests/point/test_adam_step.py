@@ -3,21 +3,18 @@
 import numpy as np
 import pytest
 import reference
-from helpers import dense_gradients, make_problem, typed
+from helpers import dense_gradients, entry, make_problem, typed
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, ExpSineSquared
 
 from skswsgp._adam import loops as engine
 from skswsgp._compiled.pointers import address_of
 from skswsgp._compiled.threads import parallel_region
-from skswsgp._point.adam_step import (
-    adam_step,
-    bias_corrections,
-    make_optimizer,
-    update_parameters,
-)
+from skswsgp._point import adam_step as adam
+from skswsgp._point.adam_step import make_optimizer, update_parameters
 
 pytestmark = pytest.mark.matrix
+adam_step, bias_corrections = entry(adam.adam_step), entry(adam.bias_corrections)
 RATE = 0.03
 
 

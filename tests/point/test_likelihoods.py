@@ -8,21 +8,18 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import reference
-from helpers import assert_close, assert_derivatives, caller
+from helpers import assert_close, assert_derivatives, caller, entry
 from numpy.testing import assert_allclose
 from scipy import special, stats
 
-from skswsgp._compiled.special import log_ndtr
-from skswsgp._point import log_rates
+from skswsgp._point import likelihoods, log_rates
 from skswsgp._point.likelihood_records import make_likelihood, normal_nodes
-from skswsgp._point.likelihoods import (
-    MOST_LOG_RATE,
-    binomial_constant,
-    expected_log_prob,
-    expected_poisson,
-    log_prob,
-)
+from skswsgp._point.likelihoods import MOST_LOG_RATE, expected_log_prob
 from skswsgp.noise.squared_errors import LIKELIHOODS
+
+binomial_constant = entry(likelihoods.binomial_constant)
+expected_poisson = entry(likelihoods.expected_poisson)
+log_ndtr, log_prob = entry(likelihoods.special.log_ndtr), entry(likelihoods.log_prob)
 
 pytestmark = pytest.mark.matrix
 NOISE = np.array([0.3, 0.7])
