@@ -5,15 +5,17 @@ rows are taken by chunks, or parts for several columns, whose number does not de
 the threads, and then in order, so that results do not depend on the number of threads.
 """
 
-from functools import reduce
+from functools import cache, reduce
 from typing import NamedTuple
 
+import numba
 import numpy as np
 from numba import prange
 from scipy.linalg import solve_triangular
 
 from skswsgp._compiled import threads, tiles
 from skswsgp._compiled.jit import njit, njit_inner, njit_parallel, njit_small
+from skswsgp._compiled.pointers import address_of, by_address
 from skswsgp._compiled.tiles import BLOCK, WIDE
 from skswsgp._point.full_covariance import PANEL_COLUMNS, quadratic_form
 
@@ -23,6 +25,7 @@ MICROSECONDS_PER_ENTRY = 1e-3  # least time of an entry in a product on one core
 LEAST_IN_BLOCKS = 3
 MAX_ROW_PARTS = 4  # parts of the rows that have sums of their own, for eight columns
 PLAIN, SQUARES, NORMAL = range(3)  # A' v, A^2' v and A' diag(v) A u
+ADD, MATVEC, MATVEC_SQUARES, SOLVE = range(3, 7)  # further tasks of `column_task`
 
 
 @njit_small
@@ -35,14 +38,6 @@ def row_product(lists, weights, squares, i, u):
     return value
 
 
-@njit_inner
-def matvec_chunk(lists, weights, squares, u, c, out):
-    """Set the entries of out = A u, or A^2 u, for the rows of chunk c."""
-    first, last = threads.chunk_bounds(c, lists.shape[0])
-    for i in range(first, last):
-        out[i] = row_product(lists, weights, squares, i, u)
-
-
 @njit_small
 def rmatvec_term(factor, weight, squares):
     """Return the term of an entry in A' v, or in A^2' v."""
@@ -51,7 +46,7 @@ def rmatvec_term(factor, weight, squares):
 
 @njit_inner
 def rmatvec_chunk(lists, weights, kind, v, u, c, partial):
-    """Set partial[c] (M,) to the sum over the rows of chunk c; see `rmatvec_column`."""
+    """Set partial[c] (M,) to the sum over the rows of chunk c; see `run_columns`."""
     first, last = threads.chunk_bounds(c, lists.shape[0])
     for j in range(partial.shape[1]):
         partial[c, j] = 0.0
@@ -62,17 +57,6 @@ def rmatvec_chunk(lists, weights, kind, v, u, c, partial):
         for h in range(lists.shape[1]):
             term = rmatvec_term(factor, weights[i, h], kind == SQUARES)
             partial[c, np.uint64(lists[i, h])] += term
-
-
-@njit
-def add_chunks(partial, part, out):
-    """Add up the sums of chunks, in order, for one part of the columns."""
-    first, last = threads.chunk_bounds(part, out.shape[0])
-    for j in range(first, last):
-        out[j] = 0.0
-    for c in range(threads.CHUNKS):
-        for j in range(first, last):
-            out[j] += partial[c, j]
 
 
 @njit_inner
@@ -124,30 +108,51 @@ def weighted_gram_rows(first, last, t, lists, weights, w, out):
                         out[j, np.uint64(lists[i, h])] += factor * weights[i, h]
 
 
-@njit_parallel
-def matvec_column(lists, weights, squares, u, out):
-    """Set out (n,) = A u, or A^2 u with the squared entries of A."""
-    for chunk in prange(threads.CHUNKS):
-        matvec_chunk(lists, weights, squares, u, np.int64(chunk), out)
+@njit
+def column_task(kind, task, lists, weights, v, u, partial, out):
+    """Do a task of `run_columns`."""
+    if kind == SOLVE:
+        solve_vector(lists, weights, partial[task])
+    elif kind == ADD:
+        first, last = threads.chunk_bounds(task, out.shape[0])
+        for j in range(first, last):
+            out[j] = 0.0
+        for c in range(threads.CHUNKS):
+            for j in range(first, last):
+                out[j] += partial[c, j]
+    elif kind >= MATVEC:
+        first, last = threads.chunk_bounds(task, lists.shape[0])
+        for i in range(first, last):
+            out[i] = row_product(lists, weights, kind == MATVEC_SQUARES, i, u)
+    else:
+        rmatvec_chunk(lists, weights, kind, v, u, task, partial)
+
+
+@cache
+def task_address(dtype):
+    """Return the address of `column_task` for the dtype of the entries, by name."""
+    column, table = numba.float64[::1], numba.float64[:, ::1]
+    matrix = numba.int32[:, ::1], numba.from_dtype(np.dtype(dtype))[:, ::1]
+    kinds = numba.int64, numba.int64, *matrix, column, column, table, column
+    return address_of(column_task, *kinds)
+
+
+call_task = by_address(column_task)
 
 
 @njit_parallel
-def rmatvec_column(lists, weights, kind, v, u, partial, out):
-    """Set out (M,) = A' v, A^2' v or A' diag(v) A u for PLAIN, SQUARES or NORMAL.
+def run_columns(lists, weights, address, kind, n_tasks, v, u, partial, out):
+    """Compute products for one column, by tasks at the address of `column_task`.
 
-    `partial` (CHUNKS, M) is scratch.
+    There is a task for each chunk of the rows that sets out (n,) = A u for MATVEC, or
+    A^2 u with the squared entries of A for MATVEC_SQUARES, or its part of A' v, A^2' v
+    or A' diag(v) A u in partial (CHUNKS, M) for PLAIN, SQUARES or NORMAL. These are
+    added up in out (M,) for ADD. For SOLVE there is a task for each row u of `partial`,
+    which it replaces by (A' A)^-1 u.
     """
-    for chunk in prange(threads.CHUNKS):
-        rmatvec_chunk(lists, weights, kind, v, u, np.int64(chunk), partial)
-    for chunk in prange(threads.CHUNKS):
-        add_chunks(partial, np.int64(chunk), out)
-
-
-@njit_parallel
-def solve_columns(lists, weights, u):
-    """Replace each row of u (k, M) by (A' A)^-1 u; see `solve_vector`."""
-    for q in prange(u.shape[0]):
-        solve_vector(lists, weights, u[np.int64(q)])
+    for each in prange(n_tasks):
+        given = kind, np.int64(each), lists, weights, v, u, partial, out
+        call_task(address, given)
 
 
 @njit_small
@@ -202,7 +207,7 @@ def matvec_columns(lists, weights, squares, u, out):
 
 @njit_inner
 def rmatvec_slab(lists, weights, kind, v, u, part, n_parts, first, last, out, products):
-    """Set columns first to last of out (M, k), see `rmatvec_column`, over some rows.
+    """Set columns first to last of out (M, k), see `run_columns`, over some rows.
 
     v is (n, k) and u (M, k); `products` (1, k) is scratch.
     """
@@ -223,7 +228,7 @@ def rmatvec_slab(lists, weights, kind, v, u, part, n_parts, first, last, out, pr
 
 @njit_parallel
 def rmatvec_columns(lists, weights, kind, v, u, products, partial):
-    """Set partial (n_parts, M, k), see `rmatvec_column`, over each part of the rows.
+    """Set partial (n_parts, M, k), see `run_columns`, over each part of the rows.
 
     v is (n, k) and u (M, k); `products` (n_parts n_slabs, k) is scratch.
     """
@@ -361,9 +366,9 @@ class SparseRowMatrix(NamedTuple):
             out = np.empty((n, u.shape[1]))
             self._run(matvec_columns, threads.CHUNKS, squares, u, out)
             return np.ascontiguousarray(out[:, :k])
-        out = np.empty((k, n))
-        for column, result in zip(np.ascontiguousarray(u.T), out, strict=True):
-            self._run(matvec_column, threads.CHUNKS, squares, column, result)
+        out, kind = np.empty((k, n)), MATVEC_SQUARES if squares else MATVEC
+        for column, result in zip(np.array(u.T, float, order="C"), out, strict=True):
+            self._run_columns(kind, threads.CHUNKS, column, column, out, result)
         return out.T
 
     def rmatvec(self, v, squares=False):
@@ -397,8 +402,8 @@ class SparseRowMatrix(NamedTuple):
             sums = np.empty((self._count_slabs(out), out.shape[1]))
             self._run(solve_slabs, len(sums), out, sums)
             return np.ascontiguousarray(out[:, :k])
-        out = np.array(u.T, order="C")
-        self._run(solve_columns, k, out)
+        out = np.array(u.T, float, order="C")
+        self._run_columns(SOLVE, k, out[0], out[0], out, out[0])
         return out.T
 
     def _rmatvec(self, kind, v, u):
@@ -413,15 +418,21 @@ class SparseRowMatrix(NamedTuple):
             return np.ascontiguousarray(reduce(np.add, partial)[:, :k])
         out = np.empty((k, self.n_columns))
         partial = np.empty((threads.CHUNKS, self.n_columns))
-        columns = np.ascontiguousarray(v.T), np.ascontiguousarray(u.T)
+        columns = (np.array(each.T, float, order="C") for each in (v, u))
         for *vectors, result in zip(*columns, out, strict=True):
-            self._run(rmatvec_column, threads.CHUNKS, kind, *vectors, partial, result)
+            for task in kind, ADD:
+                self._run_columns(task, threads.CHUNKS, *vectors, partial, result)
         return np.ascontiguousarray(out.T)
 
     def _count_slabs(self, u):
         """Return how many parts of the columns of u (n, k) are tasks of their own."""
         blocks = u.shape[1] // BLOCK
         return min(blocks, max(self.n_threads, -(-u.shape[1] // WIDE)))
+
+    def _run_columns(self, kind, n_tasks, *arguments):
+        """Call `run_columns`; arrays that a kind does not use are those of others."""
+        address = task_address(self.weights.dtype.name)
+        self._run(run_columns, n_tasks, address, kind, n_tasks, *arguments)
 
     def _run(self, function, n_tasks, *arguments):
         """Call a function whose loop over `prange` has so many tasks."""
