@@ -87,7 +87,7 @@ def tree_order(points, size):
 @njit_inner
 def set_corners(x, corners):
     """Set corners (2, ROW_GROUPS, D) to the bounding boxes of groups of rows."""
-    for g in range(ROW_GROUPS):
+    for g in range(corners.shape[1]):
         for d in range(x.shape[1]):
             low = high = x[g * BLOCK, d]
             for r in range(g * BLOCK + 1, (g + 1) * BLOCK):
@@ -110,7 +110,7 @@ def squared_gap(low, high, i, lower, upper, leaf):
 def measure_boxes(corners, lower, upper, box_gap):
     """Set box_gap[leaf, g] to the squared distance of the boxes of leaf and group."""
     for leaf in range(box_gap.shape[0]):
-        for g in range(ROW_GROUPS):
+        for g in range(box_gap.shape[1]):
             gap = squared_gap(corners[0], corners[1], g, lower, upper, leaf)
             box_gap[leaf, g] = gap
 
@@ -122,12 +122,12 @@ def choose_groups(x, lower, upper, leaf, limit, reach, box_gap, row_gap, visits)
     Sets row_gap of the rows of groups within the limit, and marks the leaf as visited
     by these groups: their box_gap becomes infinite.
     """
-    count = 0
-    for g in range(ROW_GROUPS):
+    count, size = 0, x.shape[0] // visits.shape[0]  # not a constant: no loop unrolls
+    for g in range(visits.shape[0]):
         visits[g] = False
         if box_gap[leaf, g] <= limit[g]:
             box_gap[leaf, g] = INFINITE
-            for r in range(g * BLOCK, (g + 1) * BLOCK):
+            for r in range(g * size, (g + 1) * size):
                 row_gap[r] = squared_gap(x, x, r, lower, upper, leaf)
                 visits[g] |= row_gap[r] <= reach[r]
             count += visits[g]
@@ -141,7 +141,7 @@ def set_limits(stage, box_gap, reach, limit):
     Stages below 0 visit the nearest leaf; later ones a fraction of the largest reach of
     the group's rows.
     """
-    for g in range(ROW_GROUPS):
+    for g in range(limit.shape[0]):
         if stage < 0:
             limit[g] = NO_BOUND
             for leaf in range(box_gap.shape[0]):
