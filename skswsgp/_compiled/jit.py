@@ -92,11 +92,17 @@ class _Cache(LenientCache, caching.FunctionCache):
 
 
 class _Code(codegen.JITCodeLibrary):
-    """The code of a function, whose entry for Python is optimised once, not twice."""
+    """The code of a function, which is optimised in full with what it calls.
+
+    Numba would do so before as well, with the code alone and with its entry for Python.
+    """
 
     def _optimize_functions(self, module):
-        if not module.name.startswith("wrapper"):
-            super()._optimize_functions(module)
+        module.data_layout = self._codegen._data_layout
+        for function in module.functions:
+            if not (function.is_declaration or module.name.startswith("wrapper")):
+                passes, builder = self._codegen._function_pass_manager(opt=1)
+                passes.run(function, builder)
 
 
 class _Linked(_Code):

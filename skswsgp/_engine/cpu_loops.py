@@ -175,9 +175,7 @@ def dense_gradients(
 
 
 @njit
-def weights_rows(
-    first, last, t, model, work, X, active, noisy, weights, residual, counts
-):
+def weights_rows(first, last, t, model, work, X, active, noisy, a, F, counts):
     """Compute a = C^-1 k (n, R, H) and F = k(x, x) - k' a (n, R).
 
     C is K_w, R = 1, and F at least `variance_floor`; or if `noisy` C is
@@ -187,15 +185,15 @@ def weights_rows(
     start = row_start(H, TRIANGLE)
     for row in range(first, last):
         bound.fill_point(model, X, active, row, H, work)
-        for r in range(weights.shape[1]):
+        for r in range(a.shape[1]):
             jitter = factorise_data(model, work, H, r, noisy)
             bound.count_jitter(model.jitter, jitter, counts, t)
             if jitter >= 0.0:
-                F = conditional_weights(work, work, start, H)
+                rest = conditional_weights(work, work, start, H)
                 floor = 0.0 if noisy else variance_floor(model, work, work, start, H)
-                residual[row, r] = max(F, floor)
-                for h in range(weights.shape[2]):  # H, or 0 for F alone
-                    weights[row, r, h] = work.a[0, h]
+                F[row, r] = max(rest, floor)
+                for h in range(a.shape[2]):  # H, or 0 for F alone
+                    a[row, r, h] = work.a[0, h]
 
 
 @njit
