@@ -98,11 +98,14 @@ class _Code(codegen.JITCodeLibrary):
     """
 
     def _optimize_functions(self, module):
-        module.data_layout = self._codegen._data_layout
-        for function in module.functions:
-            if not (function.is_declaration or module.name.startswith("wrapper")):
-                passes, builder = self._codegen._function_pass_manager(opt=1)
-                passes.run(function, builder)
+        if module.name.startswith("wrapper"):
+            module.data_layout = self._codegen._data_layout
+            return
+        level, config.OPT = config.OPT, min(config.OPT, 1)
+        try:
+            super()._optimize_functions(module)
+        finally:
+            config.OPT = level
 
 
 class _Linked(_Code):
