@@ -11,11 +11,11 @@ import reference
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 import skswsgp
+from skswsgp._adam import gradients as engine
 from skswsgp._compiled.jit import FASTMATH
 from skswsgp._compiled.pointers import address_of
 from skswsgp._compiled.threads import CHUNKS, parallel_region
 from skswsgp._covariance.compile import compile_kernel
-from skswsgp._engine import cpu_loops as engine
 from skswsgp._point.bound import allocate_stack
 from skswsgp._point.likelihood_records import LIKELIHOODS, make_likelihood
 from skswsgp._point.state import (

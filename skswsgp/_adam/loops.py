@@ -12,12 +12,12 @@ from collections import namedtuple
 import numpy as np
 from numba import prange
 
+from skswsgp._adam.gradients import dense_gradients, local_gradients
 from skswsgp._adam.union import choose_active
 from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_parallel, njit_row
 from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.pointers import by_address
 from skswsgp._compiled.threads import CHUNKS
-from skswsgp._engine.cpu_loops import dense_gradients, local_gradients
 from skswsgp._point.adam_step import (
     bias_corrections,
     step_factor,

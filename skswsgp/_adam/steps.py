@@ -7,13 +7,13 @@ import numpy as np
 from numba import typeof
 
 from skswsgp._adam import loops
+from skswsgp._adam.gradients import dense_gradient_chunks, gradient_chunks
 from skswsgp._adam.loops import move_part
 from skswsgp._adam.union import union_arrays
 from skswsgp._compiled import threads
 from skswsgp._compiled.pointers import address_of
 from skswsgp._compiled.threads import CHUNKS, microseconds_per_point, threads_for
 from skswsgp._engine.cpu import CpuEngine, DenseCpuEngine
-from skswsgp._engine.cpu_loops import dense_gradient_chunks, gradient_chunks
 from skswsgp._point.adam_step import make_optimizer, require_finite_training
 from skswsgp._point.bound import allocate_stack
 from skswsgp._point.state import Batch, allocate_gradients, allocate_workspace

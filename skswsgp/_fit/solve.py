@@ -291,7 +291,10 @@ def warn_of_large_counts(solver):
     if not isinstance(sites, SiteRows):
         return
     precision, _ = sites.record.first_sites(sites.y, model)
-    _, added = solver.predict(solver.data.inputs)
+    if sites.rows.at is None:
+        _, added = sites.marginals(model.m, model.L if model.full else model.s)
+    else:  # whose values have jitter, which predictions do not
+        _, added = solver.predict(solver.data.inputs)
     added = np.minimum(added, model.jitter * solver.prior_variance)
     if np.median(precision * added) > 0.1:
         usual = np.median(sites.y[:, : model.m.shape[1]])

@@ -70,10 +70,13 @@ def point_of_each_row(Z, X):
     Returns None unless the points are the distinct rows. They are those of
     `initial_inducing_points`, but for rounding.
     """
+    most = largest_rounding(Z)
+    if np.any(np.abs(X[0] - Z[0]) > most):  # nearly always, if points are others
+        return None
     distinct, group = distinct_rows(np.asarray(X, dtype=np.float64))
     if len(distinct) != len(Z):
         return None
-    return group if np.all(np.abs(distinct - Z) <= largest_rounding(Z)) else None
+    return group if np.all(np.abs(distinct - Z) <= most) else None
 
 
 def rows_at_points(Z, data, nearest):

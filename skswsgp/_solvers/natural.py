@@ -150,10 +150,6 @@ class NaturalSolver(Solver):
             raise FloatingPointError(NOT_FINITE)
         return loss, ell - kl, solved
 
-    def marginals(self):
-        """Return mean and variance of q(f_i), eq. 13, each (n, Q)."""
-        return self.sites.marginals(*self._moments())
-
     def predict(self, X):
         """Return mean and variance of q(f) at rows of X (n, D), each (n, Q)."""
         find = NeighborTracker(self.search, len(X), memory_budget()).lookup

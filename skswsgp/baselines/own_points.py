@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from skswsgp._adam.gradients import add_chunks
 from skswsgp._compiled.jit import njit, njit_inner
 from skswsgp._compiled.threads import (
     CHUNKS,
@@ -20,7 +21,7 @@ from skswsgp._compiled.threads import (
     threads_for,
 )
 from skswsgp._covariance.pairs import TRIANGLE, row_start
-from skswsgp._engine.cpu_loops import add_chunks, clear_chunk
+from skswsgp._engine.cpu_loops import clear_chunk
 from skswsgp._point import bound
 from skswsgp._point.posterior import posterior
 from skswsgp._point.state import allocate_gradients, allocate_workspace, thread_view

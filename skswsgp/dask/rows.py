@@ -20,7 +20,6 @@ from skswsgp._linear.site_rows import SiteRows
 from skswsgp._neighbors.lists import TrackedSearch
 from skswsgp._point.state import Model
 from skswsgp._rows.data import TrainingRows, memory_budget
-from skswsgp._rows.inducing import rows_at_points
 from skswsgp._solvers.natural import NaturalSolver
 from skswsgp._solvers.rows import site_rows
 from skswsgp._solvers.settings import Settings
@@ -146,10 +145,10 @@ def located(data, engine):
     Z, n_all = engine.model.Z, data.n_all
     if 2 * len(Z) < n_all or not data.n_rows:
         return data
+    X, _, _ = data.block(np.arange(data.n_rows))
     search = engine.make_search({"n_neighbors": 1, "search": "exact"})
-    nearest = search.query(data.block(np.arange(data.n_rows))[0])[:, 0]
-    there = rows_at_points(Z + data.center, data, nearest)
-    return data._replace(at=nearest) if len(there) == data.n_rows else data
+    nearest = search.query(X)[:, 0]
+    return data._replace(at=nearest) if np.array_equal(X, Z[nearest]) else data
 
 
 def _sites(block, begin, recipe, model):

@@ -116,8 +116,8 @@ def covariance_factor(posterior, settings):
     """
     model, tuning, rng = posterior.model, settings.tuning, np.random.RandomState(0)
     (M, Q), origin = model.m.shape, np.zeros(model.Z.shape[1])
-    rows = model.Z, model.m, np.ones(M, model.Z.dtype)
-    data = TrainingRows(*rows, center=origin, at=np.arange(M))
+    each = model.Z, model.m, np.ones(M, model.Z.dtype)
+    data = TrainingRows(*each, center=origin, at=np.arange(M))
     with posterior.engine(2 * M) as engine:
         kernel, rows = posterior.kernel, RowsInMemory(data)
         solver = NaturalSolver(engine, rows, kernel, settings, rng)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from skswsgp._compiled.special import (
     gaussian_log_density,
@@ -65,10 +65,11 @@ class StudentNoise(NamedTuple):
         out = np.empty((*self.mean.shape, len(p)))
         for q, freedom in enumerate(self.degrees_of_freedom):
             g, log_weights = student_precisions(freedom)
-            for rows in row_blocks(len(out), 1 + ROWS_AT_ONCE // (len(g) * len(p))):
+            most = 1 + ROWS_AT_ONCE // (1 + len(g) * len(p))
+            for rows in row_blocks(len(out), most):
                 variance = self.variance[rows, q] + self.noise[q] / g[:, None]  # (K, n)
                 usual = np.sqrt(self.variance[rows, q] + self.noise[q])
-                tail = np.minimum(p, 1.0 - p), np.exp(log_weights), np.sqrt(variance)
+                tail = np.minimum(p, 1.0 - p), log_weights, np.sqrt(variance)
                 distance = np.copysign(distances(*tail, usual), p - 0.5)
                 out[rows, q] = self.mean[rows, q, None] + distance
         return out
@@ -100,33 +101,38 @@ class StudentNoise(NamedTuple):
             yield np.exp(log_weight), self.variance[:, q] + self.noise[q] / g
 
 
-def distances(tail, weights, stds, usual):
+@np.errstate(invalid="ignore")  # of steps that are not taken
+def distances(tail, log_weights, stds, usual):
     """Return how far from the mean (n, P) tails of given probabilities begin.
 
     The law is a mixture with weights (K,) of normal ones of deviations (K, n). Newton
     steps solve for the normal score of the tail, which is nearly linear, from that of
     a normal law of `usual` deviations (n,) on.
     """
-    aim = -ndtri(tail)
-    at = usual[:, None] * aim
+    aim, log_weights = -ndtri(tail), log_weights[:, None, None]
+    distance = usual[:, None] * aim
+    moving = np.isfinite(distance)
     for _ in range(60):  # they converge in a few
-        z = at / stds[:, :, None]  # (K, n, P)
-        density = np.tensordot(weights, normal_density(z) / stds[:, :, None], 1)
-        score = -ndtri(np.tensordot(weights, ndtr(-z), 1))
-        step = (aim - score) * normal_density(score) / density
-        at = at + step
-        if np.all(np.abs(step) <= 1e-13 * (at + usual[:, None])):
+        z = distance / stds[:, :, None]  # (K, n, P)
+        score = -ndtri_exp(log_sum(log_weights + log_ndtr(-z)))
+        density = gaussian_log_density(z**2, 2.0 * np.log(stds[:, :, None]))
+        slope = log_sum(log_weights + density) - gaussian_log_density(score**2, 0.0)
+        step = np.where(moving, (aim - score) * np.exp(-slope), 0.0)
+        distance = distance + step
+        moving &= np.abs(step) > 1e-13 * (distance + usual[:, None])
+        if not moving.any():
             break
-    return at
+    return distance
 
 
-def normal_density(z):
-    """Return the standard normal density."""
-    return np.exp(gaussian_log_density(z**2, 0.0))
+def log_sum(logs):
+    """Return the log of the sum over the first axis, in the same order for any rows."""
+    most = logs.max(axis=0)
+    return most + np.log(np.cumsum(np.exp(logs - most), axis=0)[-1])
 
 
 def mean_distance(distance, variance):
     """Return E|Y - y| for a Gaussian Y whose mean is so far from y."""
     z = distance / np.sqrt(variance)
-    density = normal_density(z) / np.sqrt(variance)
+    density = np.exp(gaussian_log_density(z**2, np.log(variance)))
     return distance * (2.0 * ndtr(z) - 1.0) + 2.0 * variance * density

@@ -117,12 +117,19 @@ def parameters_of_stream(params):
 def require_parameters_of_stream(model, stream):
     """Raise ValueError where a parameter is not that with which a stream began."""
     for name, before in (stream.begun_with or {}).items():
-        now, then = (" ".join(repr(v).split()) for v in (getattr(model, name), before))
-        if now != then:
+        now = getattr(model, name)
+        points = name == "inducing_points"
+        if not (np.array_equal(now, before) if points else repr(now) == repr(before)):
+            now, then = map(in_short, (now, before))
             raise ValueError(
                 f"{name}={now} in a stream that began with {then}: expected the "
                 "same for all chunks; set it back, or begin a stream with a clone."
             )
+
+
+def in_short(value):
+    """Return the words for a parameter in a message."""
+    return f"a table {np.shape(value)}" if np.ndim(value) else repr(value)
 
 
 def with_chunk(model, stream, chunk):

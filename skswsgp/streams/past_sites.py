@@ -155,7 +155,6 @@ class SitesAndPast:
     # attributes that are those of the sites of rows that the stream keeps
     OF_ROWS = (
         "rows", "engine", "weight", "precision", "precision_mean", "unit", "n_rows",
-        "marginals",
     )  # fmt: skip
 
     def __init__(self, here, past, past_weight, expected=0.0):

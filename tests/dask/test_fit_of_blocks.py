@@ -803,3 +803,17 @@ def test_few_points_of_blocks_are_those_of_rows_in_memory(tune, monkeypatch):
     whole = fitted(SWSGPRegressor, X, y, **how)
     assert len(model.inducing_points_) == model.n_neighbors_ < 58
     assert_allclose(predictions(model), predictions(whole), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("far", [1.0, 1e7])
+def test_rows_beside_points_are_no_points(in_order, far):
+    rng = np.random.default_rng(0)
+    X = np.r_[rng.random((299, 1)), [[far]]]
+    y = np.sin(60.0 * X[:, 0]) + 0.01 * rng.normal(size=300)
+    params = {"kernel": RBF(0.05), "n_inducing": 160, "inducing_points": "random"}
+    params |= {"initial_noise": 1e-4, "x_transform": None, "predictive": "gaussian"}
+    expected = fitted(DaskSWSGPRegressor, X, y, **params)
+    found = fitted(DaskSWSGPRegressor, *blocks(X, y), **params)
+    new = rng.random((50, 1))
+    assert_allclose(found.predict(new), expected.predict(new), atol=1e-3)
+    assert np.abs(expected.predict(new) - np.sin(60.0 * new[:, 0])).max() < 0.5

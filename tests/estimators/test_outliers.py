@@ -60,6 +60,14 @@ def test_quantiles_have_their_probabilities(freedom, rng):
     for q in range(2):
         found = [law.cdf(q, values) for values in quantiles[:, q].T]
         assert_allclose(np.transpose(found), np.tile(levels, (300, 1)), rtol=1e-10)
+    far = law.quantiles([0.0, 1e-300, 1e-200, 1e-9])
+    assert np.isneginf(far[..., 0]).all()
+    assert (np.diff(far) > 0.0).all()
+    assert law.quantiles([]).shape == (300, 2, 0)
+    rows = np.array_split(np.arange(300), 50)
+    pieces = [StudentNoise(mean[i], variance[i], noise, law[3]) for i in rows]
+    pieces = [piece.quantiles(levels[1:]) for piece in pieces]
+    assert_array_equal(quantiles[..., 1:], np.concatenate(pieces))
     sure = StudentNoise(mean, 0.0 * mean, noise, np.array([freedom, 4.0]))
     found = sure.quantiles(levels[1:])[:, 0] - mean[:, :1]
     spread = np.sqrt(0.5) * stats.t(freedom).ppf(levels[1:])

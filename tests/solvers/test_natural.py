@@ -236,11 +236,11 @@ def test_rows_at_points_have_their_values(rng, Z, likelihood, H):
     for solver in (found, expected):
         while not solver.converged:
             loss, bound = solver.advance(0)
-        mean, variance = solver.marginals()
+        mean, variance = solver.sites.marginals(*solver._moments())
         solver.results = *solver._moments(), mean, variance, loss, bound
     for one, other in zip(found.results, expected.results, strict=True):
         assert_allclose(one, other, rtol=1e-6, atol=1e-6)
-    assert_array_equal(found.marginals()[0], found.engine.model.m[at])
+    assert_array_equal(found.results[2], found.engine.model.m[at])
 
 
 @pytest.mark.parametrize("kernel", [*KERNELS, DotProduct(0.5)])
@@ -264,6 +264,20 @@ def test_projection_equals_the_reference(monkeypatch, rng, Z, kernel, H):
     assert_allclose(rows.weighted_gram(v[:, 0]), B.T @ np.diag(v[:, 0]) @ B, atol=1e-8)
     L = np.tril(rng.normal(size=(M, M)))
     assert_allclose(rows.quadratic_forms(L), np.sum((B @ L) ** 2, axis=1), atol=1e-8)
+
+
+@pytest.mark.parametrize("n", [60, 1100])  # dense and sparse
+@pytest.mark.parametrize("labels", [False, True])
+def test_fits_of_all_rows_compute_no_weights(n, labels, monkeypatch, rng):
+    def fail(self, index):
+        raise AssertionError("weights of rows at points")
+
+    monkeypatch.setattr(Projection, "compute_rows", fail)
+    X = rng.normal(size=(n, 2))
+    cls, y = SWSGPRegressor, X[:, 0]
+    if labels:
+        cls, y = SWSGPClassifier, X[:, 0] > 0.0
+    cls(learn_kernel=False, random_state=0).fit(X, y)
 
 
 # --- the optimum ----------------------------------------------------------------------

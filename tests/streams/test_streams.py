@@ -405,6 +405,17 @@ def test_a_stream_keeps_the_parameters_that_it_was_learned_by(begin):
     model.set_params(n_jobs=1, n_neighbors=4).partial_fit(X[40:], y[40:])
 
 
+def test_a_stream_keeps_each_of_many_points(rng):
+    X, y = small_data(60)
+    Z = rng.normal(size=(600, 2))
+    model = natural_model(inducing_points=Z.tolist()).partial_fit(X[:40], y[:40])
+    model.set_params(inducing_points=Z.copy()).partial_fit(X[40:50], y[40:50])
+    Z[300] += 0.1
+    match = r"^inducing_points=a table \(600, 2\) in a stream that began with a table "
+    with pytest.raises(ValueError, match=match):
+        model.set_params(inducing_points=Z).partial_fit(X[50:], y[50:])
+
+
 def test_a_stream_keeps_the_parameters_of_its_kernel():
     X, y = small_data(60)
     model = natural_model(kernel=RBF(np.ones(2))).partial_fit(X[:40], y[:40])

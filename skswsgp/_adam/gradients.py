@@ -1,0 +1,146 @@
+"""Loops over the rows of a minibatch: derivatives of the bound, on the CPU.
+
+The rows are cut into CHUNKS pieces whatever the number of threads, see
+`_engine.cpu_loops`. Loops with `prange` are called within `parallel_region`.
+"""
+
+import numpy as np
+from numba import get_thread_id, prange
+
+from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_parallel
+from skswsgp._compiled.pointers import by_address
+from skswsgp._compiled.threads import CHUNKS, chunk_bounds
+from skswsgp._engine.cpu_loops import clear_chunk, factorise_shared
+from skswsgp._point import bound
+from skswsgp._point.state import thread_view
+
+
+@njit
+def gradient_chunks(model, batch, start, n, begin, end, works, t, grads):
+    """Compute gradients of chunks of n rows from `start`, each row with its own K_w."""
+    work = thread_view(works, t)
+    X, y, active, H = batch.X, batch.y, batch.active, batch.active.shape[1]
+    for c in range(begin, end):
+        clear_chunk(grads, c)
+        first, last = chunk_bounds(c, n)
+        for i in range(first, last):
+            row = start + i
+            weight = batch.weight[row]
+            ell, kl, jitter = bound.point_bound(model, X, y, active, row, H, work)
+            bound.count_jitter(model.jitter, jitter, grads.jitter_counts, c)
+            grads.sums[c, 0] += weight * ell
+            grads.sums[c, 1] += weight * kl
+            if jitter >= 0.0:
+                bound.bound_vjp(model, H, weight, jitter, work, grads, i, c)
+
+
+@njit
+def dense_gradient_chunks(
+    model, batch, start, n, H, begin, end, factors, works, t, stack, grads
+):
+    """Compute gradients of chunks of n rows from `start`; K is factorised already."""
+    factor, work = thread_view(factors, 0), thread_view(works, t)
+    column = stack.column[t]
+    for c in range(begin, end):
+        clear_chunk(grads, c)
+        grads.d_m[c] = 0.0
+        grads.d_s[0 if model.full else c] = 0.0
+        grads.d_S[c if model.full else 0] = 0.0
+        grads.d_Z[c if model.train_inducing else 0] = 0.0
+        first, last = chunk_bounds(c, n)
+        for i in range(first, last):
+            row = start + i
+            weight = batch.weight[row]
+            ell = bound.dense_bound(
+                model, batch.X, batch.y, row, H, factor, work, column
+            )
+            grads.sums[c, 0] += weight * ell
+            bound.dense_bound_vjp(model, i, weight, H, factor, work, stack, t, grads, c)
+
+
+@njit_inner
+def end_dense_step(model, batch, start, n, H, kl, jitter, factors, stack, grads):
+    """Add the blocks of derivatives, the divergence and d/dK to the first block."""
+    factor = thread_view(factors, 0)
+    total = 0.0
+    for i in range(n):
+        total += batch.weight[start + i]
+    for c in range(1, CHUNKS):
+        add_blocks(model, grads, c)
+    if model.train_inducing:
+        for c in range(1, CHUNKS):
+            add_block(grads.d_Z, c)
+    free = 1  # a block that has been added by now
+    bound.dense_divergence_vjp(model, n, H, total, jitter, factor, stack, grads, free)
+    add_blocks(model, grads, free)
+    grads.sums[0, 1] = total * kl
+
+
+@njit_inner
+def add_block(values, block):
+    """Add values[block] to values[0]."""
+    flat = values.reshape(values.shape[0], values[0].size)
+    for i in range(flat.shape[1]):
+        flat[0, i] += flat[block, i]
+
+
+@njit_inline
+def add_blocks(model, grads, block):
+    """Add a block of derivatives by m and S to the first block."""
+    add_block(grads.d_m, block)
+    if model.full:
+        add_block(grads.d_S, block)
+    else:
+        add_block(grads.d_s, block)
+
+
+@njit
+def add_chunks(grads):
+    """Add the sums over all chunks, in order, to those of the first chunk."""
+    for c in range(1, CHUNKS):
+        add_block(grads.d_log, c)
+        add_block(grads.d_noise, c)
+        add_block(grads.sums, c)
+
+
+# A loop over `prange` is compiled three times, so it calls the code of chunks by its
+# address, once in each thread.
+call_chunks = by_address(gradient_chunks)
+call_dense_chunks = by_address(dense_gradient_chunks)
+
+
+@njit_parallel
+def local_gradients(address, model, batch, start, n, works, grads):
+    """Compute gradients of n rows of the batch from `start`, each with its own K_w.
+
+    The address is that of `gradient_chunks` for these arrays.
+    """
+    parts = min(CHUNKS, works.a.shape[0])
+    for part in prange(parts):
+        p, t = np.int64(part), np.int64(get_thread_id())
+        begin, end = p * CHUNKS // parts, (p + 1) * CHUNKS // parts
+        given = model, batch, start, n, begin, end, works, t, grads
+        call_chunks(address, given)
+    add_chunks(grads)
+
+
+@njit_parallel
+def dense_gradients(
+    address, model, batch, start, n, active, factors, works, stack, grads
+):
+    """Compute gradients of n rows from `start`, which all use the points active[0].
+
+    The address is that of `dense_gradient_chunks` for these arrays.
+    """
+    H = active.shape[1]
+    kl, jitter = factorise_shared(model, active, factors, grads.jitter_counts)
+    if jitter >= 0.0:
+        parts = min(CHUNKS, works.a.shape[0])
+        for part in prange(parts):
+            p, t = np.int64(part), np.int64(get_thread_id())
+            begin, end = p * CHUNKS // parts, (p + 1) * CHUNKS // parts
+            shared = factors, works, t, stack, grads
+            given = model, batch, start, n, H, begin, end, *shared
+            call_dense_chunks(address, given)
+        end_dense_step(model, batch, start, n, H, kl, jitter, factors, stack, grads)
+        add_chunks(grads)
