@@ -167,8 +167,13 @@ class Climb:
         shared = self.climbed(Form(self.middle), None, FIRST_STEPS)
         found, free = [shared], Form(self.middle, shared=False)
         if self.frees_length_scales and self.few.X.shape[1] > 1:
-            # not from common length-scales, which may take an output for noise
-            found.append(self.climbed(free, None, FIRST_STEPS))
+            # common length-scales may take an output for noise, others many columns
+            own = self.climbed(free, None, FIRST_STEPS)
+            again = self.climbed(free, shared, NEXT_STEPS, measure=False)
+            if again.value > own.value + UNDECIDED:
+                moves = again.posterior.moves(noise=self.noise_free)
+                own = measured(free, again.posterior, again.value, moves)
+            found.append(own)
         best, *others = sorted(found, key=lambda one: one.evidence, reverse=True)
         found = [best] + [
             self.climbed(best.form._replace(nu=nu), best, NEXT_STEPS, measure=False)
@@ -448,6 +453,7 @@ def climb_given(learner, start, around, rng, learn_map=False):
         few = learner.take(np.sort(order[: NEXT_ROWS[0]]))
     with one_blas_thread():
         posterior = LogPosterior(*few.all_rows(start))
+        posterior.common_noise = learner.options.common_noise
         free = posterior.compiled.free
         posterior.medians[: free.sum()] = np.log(around[free])
         moves, found = posterior.moves(noise=noise_free), []
@@ -467,6 +473,7 @@ def climb_given(learner, start, around, rng, learn_map=False):
         if learn_map is True and learner.X.shape[1] > 1:
             fit, medians = fit_at(posterior, start, noise_free), posterior.medians
             posterior = LogPosterior(*learner.all_rows(fit), turn=True)
+            posterior.common_noise = learner.options.common_noise
             posterior.medians[: posterior.n_logs] = medians
             moves = posterior.moves(noise=noise_free)
             posterior.start, _ = posterior.maximize(moves, MAP_STEPS)

@@ -242,6 +242,20 @@ def test_length_scales_share_a_ratio_for_similar_columns(rng):
     )
 
 
+def test_columns_for_values_are_freed_from_common_length_scales_too():
+    levels, rng = (12, 12, 7, 4, 4, 6), np.random.default_rng(1)
+    codes = np.stack([rng.integers(n, size=500) for n in levels], axis=1)
+    values = [np.eye(n)[column] for n, column in zip(levels, codes.T, strict=True)]
+    effects = [each @ rng.normal(size=each.shape[1]) for each in values]
+    y = np.sum(effects, axis=0) + effects[0] * effects[1] + 0.02 * rng.normal(size=500)
+    climb, _ = climb_of(np.hstack([codes / np.array(levels), *values]), y)
+    own = module.Form(climb.middle, shared=False)
+    with one_blas_thread():
+        caught = climb.climbed(own, None, module.FIRST_STEPS)
+        best = climb.few_rows(waves=False)[0]
+    assert best.evidence > caught.evidence + 20.0
+
+
 def test_wide_tables_keep_a_common_length_scale(rng):
     X = rng.normal(size=(300, 400))
     climb, _ = climb_of(X, X[:, 0])
