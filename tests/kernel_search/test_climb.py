@@ -248,7 +248,8 @@ def test_columns_for_values_are_freed_from_common_length_scales_too():
     values = [np.eye(n)[column] for n, column in zip(levels, codes.T, strict=True)]
     effects = [each @ rng.normal(size=each.shape[1]) for each in values]
     y = np.sum(effects, axis=0) + effects[0] * effects[1] + 0.02 * rng.normal(size=500)
-    climb, _ = climb_of(np.hstack([codes / np.array(levels), *values]), y)
+    X = np.hstack([codes / np.array(levels), *values])
+    climb, _ = climb_of(X, y, smoothness=(module.ROUGH,))
     own = module.Form(climb.middle, shared=False)
     with one_blas_thread():
         caught = climb.climbed(own, None, module.FIRST_STEPS)
