@@ -188,7 +188,7 @@ REGRESSION_STAGES = {
     "exact means": Stage(solve, "exact_mean_attributes", always(ExactFit())),
     "factor of near sites": Stage(near_sites, "fit_factor", unit_factors),
     "scale beyond that factor": Stage(near_sites, "fit_factor", unit_scale),
-    "learned law": Stage(learn, "fit_law", plain_law),
+    "learned law": Stage(fit_law, "fit_law", plain_law),
     "widths around points": Stage(fit_law, "features_of_sample", same_widths),
     "widths far away": Stage(
         fit_law, "scales_far_away", lambda function, z, *rest: np.ones(z.shape[1])
@@ -196,7 +196,7 @@ REGRESSION_STAGES = {
     "fade of near points": Stage(
         Nearness, "fade", lambda function, nearness, near: np.ones(len(near.lists))
     ),
-    "near targets": Stage(learn, "add_near_targets", unchanged),
+    "near targets": Stage(fit_law, "add_near_targets", unchanged),
     "rows left out of the kernel": Stage(learn, "left_out_squares", no_growth),
     "groups of rows left out": Stage(learn, "group_squares", always(None)),
 }

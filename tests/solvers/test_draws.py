@@ -131,8 +131,8 @@ def test_covariances_are_made_when_a_call_needs_them(full_work, Q, data, tune):
     tune(full_work=full_work, n_draws=40)
     X, y, f = data
     y = y if Q == 1 else np.stack([y, f], axis=1)
-    model = SWSGPRegressor(n_neighbors=9, random_state=0).fit(X[:200], y[:200])
-    _, std = model.predict(X[200:230], return_std=True)
+    model = SWSGPRegressor(n_neighbors=9, predictive="gaussian", random_state=0)
+    _, std = model.fit(X[:200], y[:200]).predict(X[200:230], return_std=True)
     assert not hasattr(model, "_covariance_factor")
     mean, cov = model.predict(X[200:230], return_cov=True)
     k = 200 if full_work else 40
