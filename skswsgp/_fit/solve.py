@@ -20,11 +20,7 @@ from skswsgp._posterior import prediction
 from skswsgp._posterior.near_sites import learn_near_sites
 from skswsgp._rows.data import TrainingRows, memory_budget
 from skswsgp._rows.inducing import point_of_each_row
-from skswsgp._solvers.auto import (
-    takes_few_points,
-    tries_exact_means,
-    warn_of_blocks,
-)
+from skswsgp._solvers.auto import takes_few_points, tries_exact_means, warn_of_blocks
 from skswsgp._solvers.exact_mean import ExactFit, exact_mean_attributes, means_of_few
 from skswsgp._solvers.model import build_model, model_attributes
 from skswsgp._solvers.progress import History, RowsRead, warn_caller
@@ -293,7 +289,7 @@ def warn_of_large_counts(solver):
     precision, _ = sites.record.first_sites(sites.y, model)
     if sites.rows.at is None:
         _, added = sites.marginals(model.m, model.L if model.full else model.s)
-    else:  # whose values have jitter, which predictions do not
+    else:  # values at points contain the jitter of K, and predictions do not
         _, added = solver.predict(solver.data.inputs)
     added = np.minimum(added, model.jitter * solver.prior_variance)
     if np.median(precision * added) > 0.1:

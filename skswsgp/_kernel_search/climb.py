@@ -167,7 +167,8 @@ class Climb:
         shared = self.climbed(Form(self.middle), None, FIRST_STEPS)
         found, free = [shared], Form(self.middle, shared=False)
         if self.frees_length_scales and self.few.X.shape[1] > 1:
-            # common length-scales may take an output for noise, others many columns
+            # A climb from common length-scales may take an output for noise, and one
+            # from the start of many columns ends at a lower maximum.
             own = self.climbed(free, None, FIRST_STEPS)
             again = self.climbed(free, shared, NEXT_STEPS, measure=False)
             if again.value > own.value + UNDECIDED:

@@ -111,7 +111,7 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
     rows = left_out.noise_of_rows(merged, trained), trained["_kl_weight"], sample
     rows = left_out.RowsLeftOut(merged, *rows, nearest.known(first[sample]))
     points = None if group is None else left_out.merge_points(rows, group, Z)
-    # values at points have jitter, which predictions do not
+    # values at points contain the jitter of K, and predictions do not
     mean = sites.expected.mean[first] if sites and sites.rows.at is None else None
     residuals = left_out.leave_one_out(rows, points, trained, settings, mean)
     law, around = None, None

@@ -131,7 +131,10 @@ def allocate_workspace(model, n_neighbors, n_threads, *, dense=False, vjp=True):
 
 
 def work_of(works, t, struct):
-    """Return those work arrays of thread t that a struct names."""
+    """Return the work arrays of thread t that are fields of `struct`, as that struct.
+
+    `works` is a `Workspace` of all threads.
+    """
     return struct(*(getattr(works, name)[t] for name in struct._fields))
 
 
