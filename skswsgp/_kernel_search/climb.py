@@ -28,8 +28,9 @@ FIRST_ROWS = 250
 NEXT_ROWS = 2 * FIRST_ROWS, 4 * FIRST_ROWS
 # Steps of L-BFGS on the first rows, for a map of the columns, which starts at the
 # identity, and of BFGS on more rows, from the optimum of few and their second
-# derivatives. Another smoothness on the first rows takes half of the first.
-FIRST_STEPS, MAP_STEPS, LAST_STEPS = 50, 40, 6
+# derivatives, which the steps on 500 and 1,000 rows have corrected. Another smoothness
+# on the first rows takes half of the first.
+FIRST_STEPS, MAP_STEPS, LAST_STEPS = 50, 40, 3
 NEXT_STEPS = FIRST_STEPS // 2
 # Prior standard deviations of the logarithms of length-scales, of the kernel variance
 # and of the noise variance. On few rows the prior holds length-scales that these do not
@@ -258,7 +259,7 @@ class Climb:
         posterior.variances, posterior.start = rows.variances, start
         if form.nu > candidate.form.nu:
             self.shorten(posterior)
-        value, moves = self.ascend(posterior, form, FIRST_STEPS)
+        value, moves, _ = self.ascend(posterior, form, FIRST_STEPS)
         few.start = posterior.start
         return measured(form, few, value, moves)._replace(posterior=posterior)
 
@@ -275,7 +276,7 @@ class Climb:
         posterior.medians = posterior.start
         size = len(posterior.start)
         moves = np.eye(size)[:, size - n * self.noise_free :]
-        posterior.start, value = posterior.maximize(moves, FIRST_STEPS)
+        posterior.start, value, _ = posterior.maximize(moves, FIRST_STEPS)
         noise = measured(form, posterior, value, moves)
         likeliest = max(one.evidence for one in candidates)
         return noise if noise.evidence > likeliest else None
@@ -301,7 +302,7 @@ class Climb:
             posterior.start = before.posterior.start
             if form.nu > before.form.nu:
                 self.shorten(posterior)
-        value, moves = self.ascend(posterior, form, steps)
+        value, moves, _ = self.ascend(posterior, form, steps)
         if measure:
             return measured(form, posterior, value, moves)
         return before._replace(form=form, posterior=posterior, value=value)
@@ -319,19 +320,19 @@ class Climb:
             point = np.clip(point + shorter, *posterior.bounds.T)
 
     def ascend(self, posterior, form, steps, hessian=None):
-        """Move a posterior to its largest density; return that and the moves.
+        """Move a posterior to its largest density; return that, the moves, the Hessian.
 
-        `hessian` holds the second derivatives of few rows. Without it a step may gain
-        little far from the top, so it is the last if few rows would not show its gain.
+        `hessian` holds the second derivatives of few rows without the prior, and comes
+        back as the climb has found it. Without it a step may gain little far from the
+        top, so it is the last if few rows would not show its gain.
         """
         moves = posterior.moves(shared=form.shared, noise=self.noise_free)
         enough = ENOUGH * len((self.few if hessian is None else posterior).X)
-        if hessian is not None:  # of few rows, without the prior
-            growth = len(posterior.X) / len(self.few.X)
-            prior = posterior.prior_loss(posterior.start)[2] @ moves**2
-            hessian = growth * hessian + np.diag(prior)
-        posterior.start, value = posterior.maximize(moves, steps, hessian, enough)
-        return value, moves
+        growth = len(posterior.X) / len(self.few.X)
+        prior = np.diag(posterior.prior_loss(posterior.start)[2] @ moves**2)
+        start = None if hessian is None else growth * hessian + prior
+        posterior.start, value, end = posterior.maximize(moves, steps, start, enough)
+        return value, moves, None if end is None else (end - prior) / growth
 
     def posterior(self, form):
         """Return the `LogPosterior` of a form, given few rows."""
@@ -376,7 +377,7 @@ class Climb:
         if not (cheap or always):
             return plain
         posterior = self.with_map(plain)
-        value, moves = self.ascend(posterior, form, MAP_STEPS)
+        value, moves, _ = self.ascend(posterior, form, MAP_STEPS)
         turned = Candidate(form, posterior, value, np.ones(0), None, n)
         if not always:
             turned = measured(form, posterior, value, moves)
@@ -393,8 +394,9 @@ class Climb:
         """Return a candidate after some steps on other rows, those of a learner.
 
         The second derivatives of few rows show where to, since those of more rows are
-        larger by their number. Without them L-BFGS takes twice as many steps. Rows that
-        decide between forms have more steps at least, which few climbs need.
+        larger by their number, and go on as the steps have corrected them. Without them
+        L-BFGS takes four times as many steps. Rows that decide between forms have more
+        steps at least, which few climbs need.
         """
         before, form = candidate.posterior, candidate.form
         rows = learner.all_rows(self.start._replace(kernel=before.kernel))
@@ -405,9 +407,9 @@ class Climb:
         if len(learner.X) <= NEXT_ROWS[-1]:
             steps = max(steps, NEXT_STEPS)
         if candidate.hessian is None:
-            steps = max(steps, 2 * LAST_STEPS)
-        value, _ = self.ascend(posterior, form, steps, candidate.hessian)
-        return candidate._replace(posterior=posterior, value=value)
+            steps = max(steps, 4 * LAST_STEPS)
+        value, _, hessian = self.ascend(posterior, form, steps, candidate.hessian)
+        return candidate._replace(posterior=posterior, value=value, hessian=hessian)
 
     def with_map(self, plain):
         """Return the posterior of few rows with a map, at the point of a candidate.
@@ -467,17 +469,17 @@ def climb_given(learner, start, around, rng, learn_map=False):
             point = first + math.log(factor) * scales
             posterior.start = point.clip(*posterior.bounds.T)
             found.append(posterior.maximize(moves, FIRST_STEPS))
-        posterior.start, _ = max(found, key=lambda one: one[1])
+        posterior.start, *_ = max(found, key=lambda one: one[1])
         if few is not learner:
             posterior = posterior.given(*learner.all_rows(start)[2:])
-            posterior.start, _ = posterior.maximize(moves, NEXT_STEPS)
+            posterior.start, *_ = posterior.maximize(moves, NEXT_STEPS)
         if learn_map is True and learner.X.shape[1] > 1:
             fit, medians = fit_at(posterior, start, noise_free), posterior.medians
             posterior = LogPosterior(*learner.all_rows(fit), turn=True)
             posterior.common_noise = learner.options.common_noise
             posterior.medians[: posterior.n_logs] = medians
             moves = posterior.moves(noise=noise_free)
-            posterior.start, _ = posterior.maximize(moves, MAP_STEPS)
+            posterior.start, *_ = posterior.maximize(moves, MAP_STEPS)
     return fit_at(posterior, start, noise_free)
 
 

@@ -174,7 +174,7 @@ class BoundSearch(holdout.TrialRows):
         if not turn:  # with a map the first turn may lose a little
             best = found.solver.bound - posterior.prior_loss(posterior.start)[0]
         while gain >= LEAST_TURN:
-            point, density = posterior.maximize(moves, steps, enough=LEAST_TURN)
+            point, density, _ = posterior.maximize(moves, steps, enough=LEAST_TURN)
             if density == -np.inf:
                 break
             kernel, linear_map = posterior.kernel_at(point), posterior.map_at(point)

@@ -239,8 +239,9 @@ class LogPosterior:
         `moves` (P + Q + R, n) have at most one 1 in each row, and 0 elsewhere. There
         are at most so many `steps` of L-BFGS, or of BFGS from the second derivatives
         `hessian` (n, n) of the loss by a, if these are known. A step that gains less
-        than `enough` nats is the last. The result is the start and minus infinity if
-        there is no density at the start.
+        than `enough` nats is the last. What BFGS has learned of the second derivatives
+        is returned as well, or `hessian` where there was no BFGS. The point is the
+        start and the density minus infinity if there is no density at the start.
         """
         worst = before = None
 
@@ -268,7 +269,7 @@ class LogPosterior:
         first = np.zeros(moves.shape[1])
         try:
             if len(first) == 0:
-                return self.start, -loss(first)[0]
+                return self.start, -loss(first)[0], hessian
             if hessian is None:
                 best = minimize(
                     loss, first, jac=True, method="L-BFGS-B", bounds=np.c_[low, high],
@@ -276,19 +277,13 @@ class LogPosterior:
                     options={"maxiter": steps, "ftol": np.finfo(float).eps},
                 )  # fmt: skip
             else:
-                begun = loss(first)
-                ends = leaving(first, begun[1], low, high)
-                best = minimize(
-                    bounded(loss, low, high, begun), first, jac=True, method="BFGS",
-                    callback=end_after_a_small_gain,
-                    options={
-                        "maxiter": steps, "hess_inv0": inverse_hessian(hessian, ends)
-                    },
-                )  # fmt: skip
+                how = low, high, hessian, steps, end_after_a_small_gain
+                best = minimize_bounded(loss, *how)
+                hessian = np.linalg.inv(best.hess_inv)
         except np.linalg.LinAlgError:
-            return self.start, -np.inf
-        found = np.clip(best.x, low, high)
-        return np.clip(self.start + moves @ found, *self.bounds.T), -best.fun
+            return self.start, -np.inf, hessian
+        point = self.start + moves @ np.clip(best.x, low, high)
+        return np.clip(point, *self.bounds.T), -best.fun, hessian
 
     def log_volume(self, moves):
         """Return the log of the posterior volume over the prior one, at most 0.
@@ -383,20 +378,26 @@ class LogPosteriorOfSums(LogPosterior):
         return value, d_K, d_noise
 
 
-def bounded(loss, low, high, begun):
-    """Return a loss (value, slope) that is constant beyond the bounds of each entry.
+def minimize_bounded(loss, low, high, hessian, steps, callback):
+    """Return SciPy's result of BFGS from zero, with the second derivatives there.
 
-    The slope of an entry at its bound is zero where the loss falls beyond the bound.
-    `begun` is the loss at zero.
+    The loss (value, slope) is taken as constant beyond the bounds of each entry. The
+    slope of an entry at its bound is zero where the loss falls beyond the bound.
     """
+    first = np.zeros(len(low))
+    begun = loss(first)
 
-    def beyond(a):
+    def bounded(a):
         inside = np.clip(a, low, high)
         value, slope = loss(inside) if inside.any() else begun
         ends = leaving(a, slope, low, high)
         return value, np.where(ends | (a != inside), 0.0, slope)
 
-    return beyond
+    inverse = inverse_hessian(hessian, leaving(first, begun[1], low, high))
+    return minimize(
+        bounded, first, jac=True, method="BFGS", callback=callback,
+        options={"maxiter": steps, "hess_inv0": inverse},
+    )  # fmt: skip
 
 
 def leaving(a, slope, low, high):

@@ -65,7 +65,7 @@ def likelier(fit, points, data, settings):
     with one_blas_thread():
         posterior = LogPosteriorOfSums(fit.kernel, fit.noise, model.Z, sums)
         moves = posterior.moves(noise=settings.known_noise is None)
-        point, density = posterior.maximize(moves, FIRST_STEPS)
+        point, density, _ = posterior.maximize(moves, FIRST_STEPS)
     if not np.isfinite(density):
         return fit
     _, noise = posterior.split(point)

@@ -50,8 +50,8 @@ def left_out_squares(kernel, noise, X, y, ratios, rng, noise_is_known=False, fla
         for fold in range(n_folds):
             gone, rest = fold_of == fold, fold_of != fold
             part = best.given(X[rest], y[rest], ratios[rest])
-            steps = LAST_STEPS, np.sum(rest) * hessian, np.sum(rest) * ENOUGH
-            part.start, _ = part.maximize(moves, *steps)
+            steps = 2 * LAST_STEPS, np.sum(rest) * hessian, np.sum(rest) * ENOUGH
+            part.start, *_ = part.maximize(moves, *steps)
             usual = squares_of_new(best, best.start, gone)
             growth.append(squares_of_new(best, part.start, gone) / usual)
     except np.linalg.LinAlgError:

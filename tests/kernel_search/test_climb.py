@@ -123,9 +123,9 @@ def test_a_wave_that_the_climb_leaves_again_is_the_last(monkeypatch):
 
             def record(self, posterior, form, *steps):
                 forms.append(form)
-                value, moves = ascend(self, posterior, form, *steps)
+                value, *rest = ascend(self, posterior, form, *steps)
                 posterior.start = best.posterior.start if leave else posterior.start
-                return value, moves
+                return value, *rest
 
             monkeypatch.setattr(Climb, "ascend", record)
             climb.with_waves(best)
@@ -170,7 +170,7 @@ def test_no_wave_is_looked_for_between_levels(monkeypatch, rng):
     highest = np.tile(np.arange(most) + 50.0, 2)  # gains of each wave
     monkeypatch.setattr(module.LogPosterior, "feature_gains", lambda *_: highest)
     monkeypatch.setattr(module.LogPosterior, "maximize", lambda self, *_, **__: (
-        self.start, 0.0
+        self.start, 0.0, None
     ))  # fmt: skip
     (found,) = climb.with_waves(climb.few_rows()[0])
     lengths = np.exp(found.posterior.start[:2])

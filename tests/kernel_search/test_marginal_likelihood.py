@@ -128,7 +128,7 @@ def test_priors_around_another_kernel_leave_constants_free(rows):
 def test_maximum_respects_moves_bounds_and_fixed_parameters(rows):
     kernel = ConstantKernel(0.5, "fixed") * Matern([1.0, 1.5], (0.9, 1.6), nu=1.5)
     posterior = LogPosterior(kernel, NOISE, *rows)
-    tied, value = posterior.maximize(posterior.moves(shared=True, noise=False), 100)
+    tied, value, _ = posterior.maximize(posterior.moves(shared=True, noise=False), 100)
     assert_allclose(-value, posterior.loss(tied)[0])
     found = posterior.kernel_at(tied)
     assert found.k1.constant_value == 0.5
@@ -138,7 +138,7 @@ def test_maximum_respects_moves_bounds_and_fixed_parameters(rows):
     assert (found.k2.length_scale <= 1.6 + 1e-9).all()
     assert abs(ratio[0] - 1.0) > 1e-3
     assert_allclose(posterior.split(tied)[1], NOISE)
-    free, _ = posterior.maximize(posterior.moves(), 100)
+    free, *_ = posterior.maximize(posterior.moves(), 100)
     assert posterior.loss(free)[0] < posterior.loss(tied)[0]
     assert (np.abs(posterior.split(free)[1] / NOISE - 1.0) > 0.05).all()
 
@@ -146,10 +146,10 @@ def test_maximum_respects_moves_bounds_and_fixed_parameters(rows):
 def test_second_derivatives_lead_to_the_maximum_within_bounds(rows, monkeypatch):
     posterior, calls = LogPosterior(START, NOISE, *rows), []
     moves, loss = posterior.moves(), posterior.loss
-    _, most = posterior.maximize(moves, 100)
+    _, most, _ = posterior.maximize(moves, 100)
     hessian = posterior.hessian(moves)
     monkeypatch.setattr(posterior, "loss", lambda at: calls.append(1) or loss(at))
-    point, value = posterior.maximize(moves, 20, hessian, enough=0.1)
+    point, value, _ = posterior.maximize(moves, 20, hessian, enough=0.1)
     assert most - 0.3 < value < most + 1e-9
     assert len(calls) <= 12
     assert_allclose(value, -loss(point)[0])
@@ -157,13 +157,24 @@ def test_second_derivatives_lead_to_the_maximum_within_bounds(rows, monkeypatch)
     for k, upwards in enumerate(up):  # the start is at a bound, and the best beyond it
         posterior.bounds = bounds.copy()
         posterior.bounds[k, int(upwards)] = posterior.start[k]
-        _, most = posterior.maximize(moves, 100)
+        _, most, _ = posterior.maximize(moves, 100)
         calls.clear()
-        point, value = posterior.maximize(moves, 20, hessian, enough=0.1)
+        point, value, _ = posterior.maximize(moves, 20, hessian, enough=0.1)
         assert len(calls) <= 20
         assert most - 0.3 < value < most + 1e-9
         assert (np.clip(point, *posterior.bounds.T) == point).all()
         assert_allclose(value, -loss(point)[0])
+
+
+def test_a_climb_learns_second_derivatives(rows):
+    posterior = LogPosterior(START, NOISE, *rows)
+    moves, others = posterior.moves(), [part[:30] for part in rows]
+    of_few = posterior.given(*others).hessian(moves) * len(rows[0]) / 30
+    posterior.start, _, known = posterior.maximize(moves, 20, of_few)
+    right = posterior.hessian(moves)
+    error, before = (np.abs(one - right).max() for one in (known, of_few))
+    assert error < 0.5 * before
+    assert posterior.maximize(moves, 20)[2] is None  # of L-BFGS
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -175,12 +186,12 @@ def test_an_entry_at_its_bound_does_not_stop_the_others(seed, monkeypatch):
     kernel = ConstantKernel(30.0, (1e-3, 30.0)) * Matern([2.0, 2.0], nu=2.5)
     all_rows = LogPosterior(kernel, np.array([0.01]), X, y, ratios)
     moves = all_rows.moves()
-    all_rows.start, _ = all_rows.maximize(moves, 100)
+    all_rows.start, *_ = all_rows.maximize(moves, 100)
     hessian, some = all_rows.hessian(moves), rng.permutation(120)[:100]
     posterior, calls = all_rows.given(X[some], y[some], ratios[some]), []
     loss, before = posterior.loss, -posterior.loss(posterior.start)[0]
     monkeypatch.setattr(posterior, "loss", lambda at: calls.append(1) or loss(at))
-    point, value = posterior.maximize(moves, 6, 100 / 120 * hessian, enough=0.1)
+    point, value, _ = posterior.maximize(moves, 6, 100 / 120 * hessian, enough=0.1)
     assert posterior.split(point)[0].max() == pytest.approx(30.0)
     assert value > before + 1e-3
     assert len(calls) <= 5
@@ -233,7 +244,7 @@ def test_common_noise_moves_as_one(rows):
     moves = posterior.moves()
     assert moves.shape == (6, 5)
     assert_allclose(moves.sum(axis=1), 1.0)
-    point, _ = posterior.maximize(moves, 5)
+    point, *_ = posterior.maximize(moves, 5)
     assert_allclose(np.diff(point[3:5]), np.diff(np.log(NOISE)))
     assert point[3] != posterior.start[3]
     assert posterior.moves(noise=False).shape == (6, 4)
@@ -311,7 +322,7 @@ def test_derivatives_by_the_covariance_are_those_of_the_density(rows, rng):
 
 def test_a_point_without_a_factor_turns_the_search_back(rows, monkeypatch):
     posterior = LogPosterior(START, NOISE, *rows)
-    _, most = posterior.maximize(posterior.moves(), 100)
+    _, most, _ = posterior.maximize(posterior.moves(), 100)
     loss, calls = LogPosterior.loss, []
 
     def fails_once(self, point):
@@ -321,7 +332,7 @@ def test_a_point_without_a_factor_turns_the_search_back(rows, monkeypatch):
         return loss(self, point)
 
     monkeypatch.setattr(LogPosterior, "loss", fails_once)
-    found, value = posterior.maximize(posterior.moves(), 100)
+    found, value, _ = posterior.maximize(posterior.moves(), 100)
     assert value > most - 1.0
     assert_allclose(loss(posterior, found)[0], -value)
 
@@ -333,7 +344,7 @@ def test_a_start_without_a_factor_is_kept(rows, monkeypatch):
     posterior = LogPosterior(START, NOISE, *rows)
     monkeypatch.setattr(LogPosterior, "loss", fails)
     for moves in (posterior.moves(), np.zeros((5, 0))):
-        found, value = posterior.maximize(moves, 100)
+        found, value, _ = posterior.maximize(moves, 100)
         assert value == -np.inf
         assert_allclose(found, posterior.start)
 
