@@ -85,7 +85,7 @@ def learn_kernel(
     if by == "near":
         fit = learner.learn(start, rng, learner.steps, RATE)
         if learn_map is True and X.shape[1] > 1 and (kernel is not None or not enough):
-            fit = learner.turned(fit, 0)
+            fit = learner.turned(fit, 0, learner.steps)
         turned = fit
     elif kernel is None:
         whole = few and not coded and not (wide and enough)
@@ -283,7 +283,7 @@ class NearRows:
         if D > most:
             return self.reduced(best, always=learn_map is True)
         try:
-            mapped = self.part.turned(best, self.seed)
+            mapped = self.part.turned(best, self.seed, self.part.steps)
         except FloatingPointError:  # of a map that suits no rows
             mapped = turned
         if learn_map is True:

@@ -143,7 +143,7 @@ class KernelLearner:
 
         With `turn` a map of the columns moves as well.
         """
-        pace = (self.steps, RATE / 2) if turn else (SITE_STEPS, RATE)
+        pace = (self.steps // 2, RATE / 2) if turn else (SITE_STEPS, RATE)
         keep = {"shared": start.shared, "noise_free": False, "turn": turn}
         return self.learn(start, rng, *pace, **keep)
 
@@ -169,10 +169,10 @@ class KernelLearner:
         kernel.set_params(k1__constant_value=variance, k2__nu=nu)
         return fit._replace(kernel=kernel, linear_map=W, shared=True)
 
-    def turned(self, start, seed):
-        """Return the fit after learning a map of the columns, from a start."""
+    def turned(self, start, seed, steps):
+        """Return the fit after so many steps of a map of the columns, from a start."""
         draws, shared = np.random.RandomState(seed), start.shared
-        return self.learn(start, draws, self.steps, RATE / 2, shared=shared, turn=True)
+        return self.learn(start, draws, steps, RATE / 2, shared=shared, turn=True)
 
 
 def count_few_rows(n_features, n_outputs, work):

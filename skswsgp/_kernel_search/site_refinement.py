@@ -232,11 +232,16 @@ class SiteRefinement(Holdout):
             pass
 
     def turned_by_labels(self, start):
-        """Return a solver for a map of the columns learned by regression of labels."""
+        """Return a solver for a map of the columns learned by regression of labels.
+
+        It takes half of a regression's steps, as maps from sites do: what a map gains
+        is decided by held-out labels, and sites go on from the first one.
+        """
         targets = self.record.regression_targets(self.y, self.settings.n_latent)
         weight = self.weight[self.kept]
         rows = self.X[self.kept], targets[self.kept], 1.0 / weight[:, None], weight
-        fit = KernelLearner(*rows, self.options).turned(start, self.seed)
+        learner = KernelLearner(*rows, self.options)
+        fit = learner.turned(start, self.seed, learner.steps // 2)
         found = free_variance(fit.kernel, fit.linear_map.shape[1])
         if found is not None:
             # labels do not show how large f is, but the best q(u) does
