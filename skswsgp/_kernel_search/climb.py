@@ -15,7 +15,11 @@ from sklearn.base import clone
 
 from skswsgp._compiled.threads import one_blas_thread
 from skswsgp._covariance.compile import constant_slots, distance_leaves
-from skswsgp._kernel_search.kernel_learning import evaluation_work, evidence_work
+from skswsgp._kernel_search.kernel_learning import (
+    KernelLearner,
+    evaluation_work,
+    evidence_work,
+)
 from skswsgp._kernel_search.linear_map import ROWS_PER_PARAMETER
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._rows.column_scale import rank_columns
@@ -136,11 +140,13 @@ class Climb:
             candidates = self.few_rows()
             may_be_noise = self.may_be_noise and learn_map is not True
             noise = self.noise_alone(candidates) if may_be_noise else None
+            apart = self.apart(candidates[0])
             *more, last = self.more or [self.few]
             if len(last.X) <= NEXT_ROWS[-1]:
                 more.append(last)
             for rows in more:
-                moved = undecided([self.moved_on(one, rows) for one in candidates])
+                starts = candidates + apart
+                moved = undecided([self.moved_on(one, rows) for one in starts])
                 others = self.with_waves(moved[0]) + self.freed(moved[0])
                 candidates = undecided(moved + others)
             best = turned = candidates[0]
@@ -291,6 +297,31 @@ class Climb:
         lengths = self.length_scales(posterior)
         posterior.start = posterior.start + math.log(SHORT) * lengths
         return candidate._replace(form=form, posterior=posterior, hessian=None)
+
+    def apart(self, candidate):
+        """Return a list of a candidate to move on from, or none for a single output.
+
+        Few rows may take an output for noise that moves with other columns than the
+        rest. So each is climbed by itself, and the candidate begins at the shortest of
+        their length-scales, the mean of their variances, and the noise of each.
+        """
+        few, noise = self.few, self.start.noise
+        if not self.more or len(noise) == 1 or not self.frees_length_scales:
+            return []
+        points, rng = [], np.random.RandomState(0)
+        for q in np.arange(len(noise))[:, None]:
+            y, ratios = few.y[:, q], few.ratios[:, q]
+            one = KernelLearner(few.X, y, ratios, few.weight, few.options)
+            start = self.start._replace(noise=noise[q])
+            climb = Climb(one, start, (self.middle,), rng, first=len(few.X))
+            points.append(climb.best_of_few().posterior.start)
+        points = np.array(points)  # (Q, P + 1)
+        form = Form(self.middle, shared=False)
+        posterior, kernels = self.posterior(form), points[:, :-1]
+        lengths = self.length_scales(posterior)[: -len(noise)]
+        kernel = np.where(lengths, kernels.min(axis=0), kernels.mean(axis=0))
+        posterior.start = np.append(kernel, points[:, -1])
+        return [candidate._replace(form=form, posterior=posterior, hessian=None)]
 
     def climbed(self, form, before, steps, measure=True):
         """Return the `Candidate` of few rows, from the point of another or the start.

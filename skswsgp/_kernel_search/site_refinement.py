@@ -167,14 +167,17 @@ class SiteRefinement(Holdout):
         """Learn the shape of a likelihood that has one, if it is to be learned.
 
         That under which held-out rows are likeliest is found for the present q(f),
-        which follows then.
+        which follows then, for as long as they gain: where the shape is far from its
+        start, q(f) is too uncertain to tell it at once.
         """
-        if not self.settings.learns_shape:
-            return
-        before, self.shape = self.shape, self.likeliest_shape(self.best)
-        fit = self.start._replace(kernel=self.kernel)
-        if not self.consider(self.solver_of, fit, always=True):
-            self.shape = before
+        always = self.settings.learns_shape
+        while self.settings.learns_shape:
+            before, self.shape = self.shape, self.likeliest_shape(self.best)
+            fit = self.start._replace(kernel=self.kernel)
+            if not self.consider(self.solver_of, fit, always=always):
+                self.shape = before
+                return
+            always = False
 
     def climb_smoothness(self):
         """Learn the kernel from the best sites; return whether one is better.

@@ -13,10 +13,11 @@ this row as well, the residual r_i. Then
 
     r_i / e_i = n_i / (v_i + n_i),
 
-so c is the number for which sum_i e_i^2 n_i / (v_i + n_i) = sum_i r_i e_i. Where e is
-not known, the mean of r_i / e_i over rows is one less their mean leverage. Where rows
-have hardly any noise, rows beyond the near ones make f(x) better known by themselves.
-So what even the largest c leaves too large is scaled, see `exact_variance`.
+so c is the number for which sum_i e_i^2 / (v_i + n_i) = sum_i r_i e_i / n_i: divided by
+n_i, no row counts more for its noise alone. Where e is not known, the mean of r_i / e_i
+over rows is one less their mean leverage. Where rows have hardly any noise, rows beyond
+the near ones make f(x) better known by themselves. So what even the largest c leaves
+too large is scaled, see `exact_variance`.
 """
 
 from contextlib import closing
@@ -184,6 +185,7 @@ def learn_near_sites(solver, data, group, held_out, settings, kernel, rng):
         points, errors, residuals = held_out
         X, own, known = model.Z[points], precision[points], precision.copy()
         known[points] = least
+        errors, residuals = errors * np.sqrt(own), residuals * np.sqrt(own)
     sites = KnownSites(known, np.ones(Q), np.ones(Q), n_near)
     how = engine.n_threads, settings.neighbor_search, settings.device
     with closing(NearSites(model, kernel, sites, *how)) as near:

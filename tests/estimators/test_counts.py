@@ -265,6 +265,20 @@ def test_large_counts_have_the_width_of_their_law(
     assert 0.9 < np.median(width / expected) < most
 
 
+@pytest.mark.full  # a claim of accuracy
+@pytest.mark.parametrize("log_size", [10.0, 13.0, 16.0])
+def test_large_counts_that_held_out_rows_judge_have_the_width_of_their_law(log_size):
+    """q(f) of a small shape is uncertain, and hides how large the shape is."""
+    rng = np.random.default_rng(700)
+    X = rng.uniform(-2.0, 2.0, (1200, 3))
+    rate = np.exp(log_size + np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1])
+    model = make_model(likelihood="negative_binomial")
+    model.fit(X[:700], rng.poisson(rate[:700]))
+    width = np.subtract(*model.predict_interval(X[700:], coverage=0.9)[::-1])
+    expected = np.subtract(*stats.poisson.interval(0.9, rate[700:])[::-1])
+    assert 0.9 < np.median(width / expected) < 1.15
+
+
 def test_counts_beyond_rounding_warn_and_name_the_way_out(rng):
     X = rng.normal(size=(60, 1))
     counts = rng.poisson(1e10 * np.exp(X[:, 0]))

@@ -111,6 +111,18 @@ def test_a_smoother_kernel_is_climbed_from_shorter_length_scales():
     assert fit.kernel.k2.length_scale[0] > 0.3
 
 
+def test_an_output_of_other_columns_is_not_taken_for_noise():
+    """The first 250 rows prefer that, by 50 nats, and all by 150 nats do not."""
+    rng = np.random.default_rng(0)
+    X, noise = rng.uniform(-2.0, 2.0, size=(600, 4)), rng.normal(size=(600, 2))
+    first = np.sin(2.0 * X[:, 0]) + X[:, 1]
+    second = np.cos(3.0 * X[:, 2]) * X[:, 3]
+    climb, _ = climb_of(X, np.c_[first, second] + noise * [0.1, 0.25])
+    fit, _ = climb.run()
+    assert fit.noise[0] < 0.02
+    assert fit.noise[1] < 0.2
+
+
 def test_a_wave_that_the_climb_leaves_again_is_the_last(monkeypatch):
     X, y = wavy(500, 0)
     climb, y = climb_of(X, y)

@@ -134,3 +134,18 @@ def test_intervals_of_the_function_hold(exact):
         mean, variance = model.latent_mean_and_variance(X[2000:])
         held.append(np.mean(np.abs(mean - f[2000:]) < 1.96 * np.sqrt(variance)))
     assert 0.88 < np.mean(held) < 0.995
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(4, marks=pytest.mark.full)])
+def test_noisy_rows_do_not_hide_what_precise_ones_say_of_the_variance(seed):
+    """Errors of rows whose deviations are 2 are thousands of those of f."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (3500, 2))
+    f = np.sin(2.0 * X[:, 0]) * X[:, 1]
+    std = np.where(rng.random(3500) < 0.5, 0.1, 2.0)
+    y = f + std * rng.standard_normal(3500)
+    model = SWSGPRegressor(y_transform=None, random_state=0)
+    model.fit(X[:1500], y[:1500], noise_variance=std[:1500] ** 2)
+    mean, variance = model.latent_mean_and_variance(X[1500:])
+    squares = np.mean((mean - f[1500:]) ** 2)
+    assert 0.4 < squares / np.mean(variance) < 2.5
