@@ -145,9 +145,10 @@ class Climb:
             if len(last.X) <= NEXT_ROWS[-1]:
                 more.append(last)
             for rows in more:
-                starts = candidates + apart
-                moved = undecided([self.moved_on(one, rows) for one in starts])
+                moved = undecided([self.moved_on(one, rows) for one in candidates])
                 others = self.with_waves(moved[0]) + self.freed(moved[0])
+                form = moved[0].form._replace(shared=rows.X.shape[1] == 1)
+                others += [self.climbed_anew(moved[0], form, at) for at in apart]
                 candidates = undecided(moved + others)
             best = turned = candidates[0]
             if learn_map and self.learner.X.shape[1] > 1:
@@ -299,29 +300,29 @@ class Climb:
         return candidate._replace(form=form, posterior=posterior, hessian=None)
 
     def apart(self, candidate):
-        """Return a list of a candidate to move on from, or none for a single output.
+        """Return a list of a point from which to climb more rows, or an empty one.
 
-        Few rows may take an output for noise that moves with other columns than the
-        rest. So each is climbed by itself, and the candidate begins at the shortest of
-        their length-scales, the mean of their variances, and the noise of each.
+        Few rows may take one of several outputs for noise that moves with other columns
+        than the rest. So each that seems to be noise by half is climbed by itself, and
+        the point has the shorter of both length-scales, and its noise.
         """
-        few, noise = self.few, self.start.noise
-        if not self.more or len(noise) == 1 or not self.frees_length_scales:
+        few, posterior, Q = self.few, candidate.posterior, len(self.start.noise)
+        noise = np.exp(posterior.start[-Q:])
+        noisy = np.flatnonzero(2.0 * noise > np.var(few.y, axis=0))
+        alike = Q == 1 or few.options.common_noise or not self.frees_length_scales
+        if alike or not (self.more and len(noisy)):
             return []
-        points, rng = [], np.random.RandomState(0)
-        for q in np.arange(len(noise))[:, None]:
-            y, ratios = few.y[:, q], few.ratios[:, q]
+        start = posterior.start.copy()
+        lengths = np.flatnonzero(self.length_scales(posterior))
+        for q in noisy:
+            y, ratios = few.y[:, [q]], few.ratios[:, [q]]
             one = KernelLearner(few.X, y, ratios, few.weight, few.options)
-            start = self.start._replace(noise=noise[q])
-            climb = Climb(one, start, (self.middle,), rng, first=len(few.X))
-            points.append(climb.best_of_few().posterior.start)
-        points = np.array(points)  # (Q, P + 1)
-        form = Form(self.middle, shared=False)
-        posterior, kernels = self.posterior(form), points[:, :-1]
-        lengths = self.length_scales(posterior)[: -len(noise)]
-        kernel = np.where(lengths, kernels.min(axis=0), kernels.mean(axis=0))
-        posterior.start = np.append(kernel, points[:, -1])
-        return [candidate._replace(form=form, posterior=posterior, hessian=None)]
+            alone = self.start._replace(noise=self.start.noise[[q]])
+            climb = Climb(one, alone, (self.middle,), np.random.RandomState(0))
+            point = climb.best_of_few().posterior.start
+            start[lengths] = np.minimum(start[lengths], point[lengths])
+            start[q - Q] = point[-1]
+        return [start.clip(*posterior.bounds.T)]
 
     def climbed(self, form, before, steps, measure=True):
         """Return the `Candidate` of few rows, from the point of another or the start.
@@ -351,7 +352,7 @@ class Climb:
             point = np.clip(point + shorter, *posterior.bounds.T)
 
     def ascend(self, posterior, form, steps, hessian=None):
-        """Move a posterior to its largest density; return that, the moves, the Hessian.
+        """Move a posterior to its largest density; return that, moves and the Hessian.
 
         `hessian` holds the second derivatives of few rows without the prior, and comes
         back as the climb has found it. Without it a step may gain little far from the
@@ -418,16 +419,16 @@ class Climb:
             if gain + turned.log_volume(N) <= before.log_volume(N):
                 return plain
         rows = next(one for one in (self.few, *self.more) if len(one.X) == N)
-        turned = self.moved_on(turned, rows, MAP_STEPS if always else 2 * LAST_STEPS)
+        turned = self.moved_on(turned, rows, MAP_STEPS if always else LAST_STEPS)
         return turned if always or turned.evidence > plain.evidence else plain
 
     def moved_on(self, candidate, learner, steps=LAST_STEPS):
         """Return a candidate after some steps on other rows, those of a learner.
 
-        The second derivatives of few rows show where to, since those of more rows are
-        larger by their number, and go on as the steps have corrected them. Without them
-        L-BFGS takes four times as many steps. Rows that decide between forms have more
-        steps at least, which few climbs need.
+        Second derivatives grow with the number of rows. Each climb corrects those of
+        few rows, and the next one starts from the corrected ones. Without them L-BFGS
+        takes four times as many steps. Rows that decide between forms have more steps
+        at least, which few climbs need.
         """
         before, form = candidate.posterior, candidate.form
         rows = learner.all_rows(self.start._replace(kernel=before.kernel))

@@ -7,7 +7,7 @@ and 5.9 of Rasmussen and Williams (Gaussian Processes for Machine Learning, 2006
 import copy
 
 import numpy as np
-from scipy.linalg import lu_factor, lu_solve
+from scipy.linalg import lu_factor, lu_solve, pinvh
 from scipy.linalg.blas import dsyr
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import minimize
@@ -278,8 +278,7 @@ class LogPosterior:
                 )  # fmt: skip
             else:
                 how = low, high, hessian, steps, end_after_a_small_gain
-                best = minimize_bounded(loss, *how)
-                hessian = np.linalg.inv(best.hess_inv)
+                best, hessian = minimize_bounded(loss, *how)
         except np.linalg.LinAlgError:
             return self.start, -np.inf, hessian
         point = self.start + moves @ np.clip(best.x, low, high)
@@ -379,10 +378,12 @@ class LogPosteriorOfSums(LogPosterior):
 
 
 def minimize_bounded(loss, low, high, hessian, steps, callback):
-    """Return SciPy's result of BFGS from zero, with the second derivatives there.
+    """Return SciPy's result of BFGS from zero, and second derivatives (n, n).
 
-    The loss (value, slope) is taken as constant beyond the bounds of each entry. The
-    slope of an entry at its bound is zero where the loss falls beyond the bound.
+    They are the given ones as BFGS has corrected them, but for entries at a bound, of
+    which it learns nothing. The loss (value, slope) is taken as constant beyond the
+    bounds of each entry. The slope of an entry at its bound is zero where the loss
+    falls beyond the bound.
     """
     first = np.zeros(len(low))
     begun = loss(first)
@@ -393,11 +394,17 @@ def minimize_bounded(loss, low, high, hessian, steps, callback):
         ends = leaving(a, slope, low, high)
         return value, np.where(ends | (a != inside), 0.0, slope)
 
-    inverse = inverse_hessian(hessian, leaving(first, begun[1], low, high))
-    return minimize(
+    at_bound = leaving(first, begun[1], low, high)
+    inverse = inverse_hessian(hessian, at_bound)
+    best = minimize(
         bounded, first, jac=True, method="BFGS", callback=callback,
         options={"maxiter": steps, "hess_inv0": inverse},
     )  # fmt: skip
+    at_bound |= (best.x <= low) | (best.x >= high)
+    if np.isfinite(best.hess_inv).all():
+        given = at_bound | at_bound[:, None]
+        hessian = np.where(given, hessian, pinvh(best.hess_inv))
+    return best, hessian
 
 
 def leaving(a, slope, low, high):

@@ -166,9 +166,9 @@ class SiteRefinement(Holdout):
     def choose_shape(self):
         """Learn the shape of a likelihood that has one, if it is to be learned.
 
-        That under which held-out rows are likeliest is found for the present q(f),
-        which follows then, for as long as they gain: where the shape is far from its
-        start, q(f) is too uncertain to tell it at once.
+        That under which held-out rows are likeliest is found for the present q(f), and
+        q(f) for that shape, which is kept. Both go on while held-out rows gain: where
+        the shape is far from its start, q(f) is too uncertain to tell it at once.
         """
         always = self.settings.learns_shape
         while self.settings.learns_shape:

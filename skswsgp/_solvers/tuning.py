@@ -111,7 +111,8 @@ class Tuning(NamedTuple):
     # Columns of a wider table after a map. With so many the derivatives by a map take
     # as long as the rest of a step.
     most_columns: int = 64
-    # Steps of Adam for all parameters; curves are flat by then.
+    # Steps of Adam for all parameters; curves are flat by then. Maps of labels take
+    # half, since their sites change with them.
     learning_steps: int = 200
     # Cost of an evaluation of the marginal likelihood, N^2 (N + 4 D) for each output,
     # up to which the evidence is that of all rows: some 0.3 s, for 2,450 rows of few

@@ -112,7 +112,7 @@ def test_a_smoother_kernel_is_climbed_from_shorter_length_scales():
 
 
 def test_an_output_of_other_columns_is_not_taken_for_noise():
-    """The first 250 rows prefer that, by 50 nats, and all by 150 nats do not."""
+    """250 rows prefer that by 50 nats of evidence, and all 600 the functions."""
     rng = np.random.default_rng(0)
     X, noise = rng.uniform(-2.0, 2.0, size=(600, 4)), rng.normal(size=(600, 2))
     first = np.sin(2.0 * X[:, 0]) + X[:, 1]
@@ -121,6 +121,27 @@ def test_an_output_of_other_columns_is_not_taken_for_noise():
     fit, _ = climb.run()
     assert fit.noise[0] < 0.02
     assert fit.noise[1] < 0.2
+
+
+def test_outputs_alone_do_not_free_the_length_scales_of_common_ones():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(600, 4))
+    K = Matern(2.0, nu=2.5)(X) + 1e-8 * np.eye(600)
+    functions = np.linalg.cholesky(K) @ rng.normal(size=(600, 2))
+    y = functions + 1.5 * rng.normal(size=(600, 2))
+    climb, _ = climb_of(X, y, smoothness=(2.5,))
+    with one_blas_thread():
+        assert len(climb.apart(climb.few_rows()[0])) == 1  # more than half is noise
+    fit, _ = climb.run()
+    assert fit.shared
+
+
+@pytest.mark.parametrize("common_noise", [False, True])
+def test_classes_that_share_their_noise_are_not_climbed_alone(common_noise, rng):
+    X, y = rng.normal(size=(600, 2)), rng.normal(size=(600, 3))
+    climb, _ = climb_of(X, y, smoothness=(2.5,), common_noise=common_noise)
+    with one_blas_thread():
+        assert len(climb.apart(climb.few_rows()[0])) == (not common_noise)
 
 
 def test_a_wave_that_the_climb_leaves_again_is_the_last(monkeypatch):
