@@ -194,9 +194,13 @@ class Climb:
 
     @property
     def frees_length_scales(self):
-        """Whether columns have length-scales of their own, few enough for a volume."""
+        """Whether columns have length-scales of their own, few enough for a volume.
+
+        Outputs that share their noise share a factor, and cost as much as one.
+        """
         n, D = self.few.X.shape
-        work = evaluation_work(n, D, self.few.y.shape[1]) * D
+        Q = 1 if self.few.options.common_noise else self.few.y.shape[1]
+        work = evaluation_work(n, D, Q) * D
         return self.separate and work <= self.learner.options.tuning.evidence_work
 
     def with_waves(self, candidate):

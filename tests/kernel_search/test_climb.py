@@ -136,6 +136,12 @@ def test_outputs_alone_do_not_free_the_length_scales_of_common_ones():
     assert fit.shared
 
 
+def test_classes_that_share_a_factor_afford_the_columns_of_one(rng):
+    X, y = rng.normal(size=(600, 64)), rng.normal(size=(600, 10))
+    freed = [climb_of(X, y, common_noise=one)[0].frees_length_scales for one in (0, 1)]
+    assert freed == [False, True]
+
+
 @pytest.mark.parametrize("common_noise", [False, True])
 def test_classes_that_share_their_noise_are_not_climbed_alone(common_noise, rng):
     X, y = rng.normal(size=(600, 2)), rng.normal(size=(600, 3))
