@@ -64,7 +64,7 @@ class CovarianceProducts:
     def keep_pairs(self, most):
         """Let products of all points keep their pairs, if these are `most` at most.
 
-        To read a covariance takes half of the time of its evaluation, or less. Return
+        To read a covariance takes a third to half of the time of its evaluation. Return
         how many pairs are kept.
         """
         n_pairs = self.points.n * (self.points.n - 1) // 2
@@ -122,6 +122,19 @@ def dot(values, u, q, first):
     return total
 
 
+@njit_small
+def add_pairs(near, before, here, below):
+    """Return the dot product of `near` and `before`, and add here * near to `below`.
+
+    One loop for both, over arrays of their own, takes less than half of two loops.
+    """
+    total = 0.0
+    for j in range(len(near)):
+        total += near[j] * before[j]
+        below[j] += here * near[j]
+    return total
+
+
 @njit
 def set_covariances(begin, end, kernel, work, X, points, out):
     """Set rows begin .. end - 1 of out (n, M) to k(X, Z), for X (n, D, 1)."""
@@ -130,8 +143,7 @@ def set_covariances(begin, end, kernel, work, X, points, out):
         first = b * TILE
         m = min(TILE, points.n - first)
         for i in range(begin, end):
-            x, tile = X[i], points.tiles[b]
-            fill_tile(kernel, x, 1, tile, m, work, 0)
+            fill_tile(kernel, X[i], 1, points.tiles[b], m, work, 0)
             for j in range(m):
                 out[i, first + j] = values[top, j]
 
@@ -144,8 +156,7 @@ def add_products(begin, end, kernel, work, X, points, u, out):
         first = b * TILE
         m = min(TILE, points.n - first)
         for i in range(begin, end):
-            x, tile = X[i], points.tiles[b]
-            fill_tile(kernel, x, 1, tile, m, work, 0)
+            fill_tile(kernel, X[i], 1, points.tiles[b], m, work, 0)
             for q in range(u.shape[0]):
                 out[q, i] += dot(values[top, :m], u, q, first)
 
@@ -169,20 +180,15 @@ def add_symmetric_products(begin, end, kernel, work, Z, points, u, sums, pairs, 
             for b in range(a + 1):
                 for i in range(min(TILE, points.n - a * TILE)):
                     m = i if b == a else TILE
-                    if m == 0:
-                        continue
                     row, first = a * TILE + i, b * TILE
-                    at = row * (row - 1) // 2 + first
+                    at, end = row * (row - 1) // 2 + first, first + m
                     if known:
                         near = pairs[at : at + m]
                     else:
-                        x, tile = Z[row], points.tiles[b]
-                        fill_tile(kernel, x, 1, tile, m, work, 0)
+                        fill_tile(kernel, Z[row], 1, points.tiles[b], m, work, 0)
                         near = values[top, :m]
                         for j in range(m if len(pairs) else 0):
                             pairs[at + j] = near[j]
                     for q in range(u.shape[0]):
-                        sums[chunk, q, row] += dot(near, u, q, first)
-                        weight = u[q, row]
-                        for j in range(m):
-                            sums[chunk, q, first + j] += weight * near[j]
+                        before, below = u[q, first:end], sums[chunk, q, first:end]
+                        sums[chunk, q, row] += add_pairs(near, before, u[q, row], below)
