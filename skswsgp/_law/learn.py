@@ -6,7 +6,8 @@ import numpy as np
 
 from skswsgp._compiled.threads import index_blocks, one_blas_thread
 from skswsgp._covariance.compile import length_scales
-from skswsgp._kernel_search.kernel_learning import count_few_rows
+from skswsgp._kernel_search.kernel_learning import count_few_rows, evidence_work
+from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._law import fit_law
 from skswsgp._point.state import Model
 from skswsgp._posterior import left_out
@@ -179,13 +180,15 @@ def widening_of_few(law, data, trained, settings, rng):
         return np.ones(Q), None  # parameters are no optimum, or hardly know a row
     noise = np.broadcast_to(trained["noise_variance_"], Q).astype(np.float64)
     ratios = np.broadcast_to(1.0 / data.weight[:, None], y.shape)
-    rows = trained["kernel_"], noise, X, y, ratios, rng
+    W, work = trained["linear_map_"], evidence_work(len(X), X.shape[1], Q)
+    turn = np.any(W != np.eye(*W.shape)) and work <= settings.tuning.evidence_work
+    best = LogPosterior(trained["kernel_"], noise, X, y, ratios, turn=turn)
     how = settings.known_noise is not None, settings.kernel is None
     # rows of no level of a block have the variance of one that is drawn
     blocks = [one for one in trained["_support"].categories if one.order is None]
     with one_blas_thread():
-        squares = left_out_squares(*rows, *how)
-        groups = [None if blocks else group_squares(*rows, least) for least in KINDS]
+        squares = left_out_squares(best, rng, *how)
+        groups = [None if blocks else group_squares(best, rng, one) for one in KINDS]
     unknown = 1.0 if settings.known_noise is not None else width_of_next(len(X))
     if squares is None:
         return np.full(Q, unknown), None

@@ -1,9 +1,9 @@
 """By how much errors grow where the kernel has not learned from their rows.
 
 Predictions of a row from the others use a kernel and a noise that were fitted to that
-row, too. So the rows are split into folds. For each fold the parameters of the kernel
-and the noise move from their optimum to that of the other rows. The form of the kernel
-and the map of the columns stay.
+row, too. So the rows are split into folds. For each fold the parameters of the kernel,
+the noise, and a map of few columns move from their optimum to that of the other rows.
+The form of the kernel stays.
 
 On a grid they also use rows like it, which a new row between the levels does not have.
 So whole groups of such rows are left out as well.
@@ -14,7 +14,7 @@ from scipy.linalg import cho_solve
 from scipy.sparse.csgraph import connected_components
 
 from skswsgp._kernel_search.climb import ENOUGH, FIRST_ROWS, LAST_STEPS, LAST_WIDTHS
-from skswsgp._kernel_search.marginal_likelihood import LogPosterior, factorised
+from skswsgp._kernel_search.marginal_likelihood import factorised
 from skswsgp._rows.column_scale import HARDLY_CHANGED
 
 FOLDS = 5  # with ten, intervals of skewed targets held less
@@ -24,23 +24,23 @@ ALIKE = 1.0 - 1e-6  # correlation of f at rows that no column of the kernel tell
 KINDS = ALIKE, HARDLY_CHANGED  # of groups of rows, by the least correlation of f
 
 
-def left_out_squares(kernel, noise, X, y, ratios, rng, noise_is_known=False, flat=True):
+def left_out_squares(best, rng, noise_is_known=False, flat=True):
     """Return mean squares (2, Q) of standardised errors of rows left out, or None.
 
     First rows are left out of the predictions only, then of the parameters as well. The
     mean square grows by the factor of the median fold, and does not shrink: what a fold
     with an outlier says holds for no other rows.
 
-    `kernel` and `noise` (Q,) are the most probable ones given rows X (N, D) and y
-    (N, Q), whose noise variances are noise_q ratios (N, Q), under priors that are
-    nearly `flat` or those of `LogPosterior`. Noise that is known is no parameter. `rng`
-    draws the folds. None is for a covariance matrix that cannot be factorised.
+    `best` is the `LogPosterior` of the rows, which starts at the most probable
+    parameters under priors that are nearly `flat` or its own. That of a map of the
+    columns keeps its width. Noise that is known is no parameter. `rng` draws the folds.
+    None is for a covariance matrix that cannot be factorised.
     """
-    N, best = len(X), LogPosterior(kernel, noise, X, y, ratios)
+    X, y, ratios = best.X, best.y, best.ratios
     if flat:
-        best.variances[:] = max(LAST_WIDTHS) ** 2
+        best.variances[: best.n_logs] = max(LAST_WIDTHS) ** 2
     moves = best.moves(noise=not noise_is_known)
-    n_folds = count_folds(N)
+    N, n_folds = len(X), count_folds(len(X))
     order, growth = rng.permutation(N), []
     fold_of, few = order % n_folds, order[:FIRST_ROWS]
     try:
@@ -59,7 +59,7 @@ def left_out_squares(kernel, noise, X, y, ratios, rng, noise_is_known=False, fla
     return np.stack([before, before * np.maximum(np.median(growth, axis=0), 1.0)])
 
 
-def group_squares(kernel, noise, X, y, ratios, rng, least):
+def group_squares(best, rng, least):
     """Return mean squares (Q,) of errors of whole groups left out, or None for none.
 
     Two rows are in a group where the correlation of their f is more than `least`, or
@@ -69,7 +69,7 @@ def group_squares(kernel, noise, X, y, ratios, rng, least):
     differ in idle columns are all alike, and rows that are near by chance are not. The
     errors are standardised. The other arguments are those of `left_out_squares`.
     """
-    K, N = kernel(X), len(X)
+    K, N = best.kernel(best.X), len(best.X)
     scale = np.sqrt(np.diag(K))
     near = K > least * np.outer(scale, scale)
     n, group = connected_components(near)
@@ -77,7 +77,6 @@ def group_squares(kernel, noise, X, y, ratios, rng, least):
     chained = least >= ALIKE and not near[group[:, None] == group].all()
     if chained or np.sum(size > 1) < 3 or np.mean(size[group] == 1) > most_alone:
         return None
-    best = LogPosterior(kernel, noise, X, y, ratios)
     fold_of = (rng.permutation(n) % count_folds(N))[group]
     folds = [fold_of == fold for fold in np.unique(fold_of)]
     try:
