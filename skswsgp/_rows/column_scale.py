@@ -2,8 +2,8 @@
 
 A stationary kernel takes a step of a column for equally large wherever it is. Columns
 that span orders of magnitude, or have a few far values, suit it better as powers of
-themselves, or as shares of training rows that are smaller. Beyond the range of training
-rows both functions are linear.
+themselves, or as shares of training rows that are smaller. Powers go on beyond the
+range of training rows, and shares go on in straight lines.
 
 A column of few values, such as months or codes of categories, may have an effect at
 each value that does not follow from those beside it. So it can get more columns, one
@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._rows.statistics import fractions, weighted_quantiles
-from skswsgp._rows.target_scale import YeoJohnson, best_power
+from skswsgp._rows.target_scale import YeoJohnson, best_power, gaussian_loss
 
-POWER_BOUNDS = -5.0, 7.0  # beyond them a column has next to two levels
+OUTER = 0.05  # share of the rows that tell how far apart values beyond all others lie
 MOST_KNOTS = 1000  # values of a column at which shares are kept
 # Correlation of a column, or of y, with itself on another scale from which the scale
 # hardly changes it
@@ -25,37 +25,25 @@ HARDLY_CHANGED = 0.99
 
 
 class PowerColumns(NamedTuple):
-    """Powers of 1 + |x - center| / unit, as `YeoJohnson` takes them of targets."""
+    """Powers of 1 + |x - center| / unit, as `YeoJohnson` takes them of targets.
 
-    center: np.ndarray  # (D,) medians
-    unit: np.ndarray  # (D,) mean distances from them
+    The center of a column is its median, and the unit the mean distance from it. In a
+    positive column they may be zero and a tenth of the least value, with the power 0,
+    which is nearly the logarithm of the column.
+    """
+
+    center: np.ndarray  # (D,)
+    unit: np.ndarray  # (D,)
     power: np.ndarray  # (D,) 1 is linear, and less draws large values together
-    low: np.ndarray  # (D,) the range of training rows
-    high: np.ndarray  # (D,)
     name: str = "yeo-johnson"
 
     def forward(self, X):
-        """Return the columns (n, D), x - center where the power is 1."""
-        inside = np.clip(X, self.low, self.high)
-        return self._power(inside) + (X - inside) * self.slope_beyond(inside)
+        """Return the columns (n, D), (x - center) / unit where the power is 1."""
+        return YeoJohnson(self.unit, self.power).forward(X - self.center)
 
-    def _power(self, X):
-        law = YeoJohnson(self.unit, self.power)
-        return self.unit * law.forward(X - self.center)
-
-    def slope_inside(self, X):
-        """Return slopes (n, D) at rows within the range of training rows."""
-        law = YeoJohnson(self.unit, self.power)
-        return self.unit * np.exp(law.log_slope(X - self.center))
-
-    def slope_beyond(self, ends):
-        """Return slopes (n, D) beyond the ends, at least the mean ones inside.
-
-        A strong power is next to flat at its end, and far rows would not stay far.
-        """
-        low, high = self.low[None], self.high[None]
-        mean = mean_slope(low, high, self._power(low), self._power(high))
-        return np.maximum(self.slope_inside(ends), mean)
+    def slopes(self, X):
+        """Return the derivatives (n, D) of columns X (n, D) on the new scale."""
+        return np.exp(YeoJohnson(self.unit, self.power).log_slope(X - self.center))
 
 
 class RankColumns(NamedTuple):
@@ -71,7 +59,7 @@ class RankColumns(NamedTuple):
         for d, (values, shares) in enumerate(self.knots()):
             x = np.asarray(X[:, d], dtype=np.float64)
             beyond = x - np.clip(x, values[0], values[-1])
-            slope = mean_slope(*values[[0, -1]], *shares[[0, -1]])
+            slope = slopes_beyond(values, shares)[np.where(beyond < 0.0, 0, 1)]
             out[:, d] = np.interp(x, values, shares) + beyond * slope
         return out
 
@@ -115,10 +103,19 @@ def near_levels(x, values):
     return np.maximum(1.0 - np.abs(place[:, None] - np.arange(len(values))), 0.0)
 
 
-def mean_slope(low, high, at_low, at_high):
-    """Return the mean slope of a function between two ends, or 1 where they are one."""
-    wide = high > low
-    return np.where(wide, at_high - at_low, 1.0) / np.where(wide, high - low, 1.0)
+def slopes_beyond(values, shares):
+    """Return the slopes of shares below the least and above the largest value.
+
+    They are those of the outer `OUTER` of the rows, and at most the mean slope. A row
+    twice as far away as a column with a long tail has reached would otherwise be as far
+    from all rows as these are from each other.
+    """
+    if len(values) == 1:
+        return np.ones(2)
+    ends, places = shares[[0, -1]], values[[0, -1]]
+    within = np.interp(ends + np.array([OUTER, -OUTER]), shares, values)
+    slopes = OUTER / np.maximum(np.abs(within - places), np.finfo(float).tiny)
+    return np.minimum(slopes, np.ptp(ends) / np.ptp(places))
 
 
 def power_columns(X, weight):
@@ -126,9 +123,14 @@ def power_columns(X, weight):
     center = weighted_quantiles(X, weight, [0.5])[0]
     unit = np.average(np.abs(X - center), axis=0, weights=weight)
     unit = np.where(unit > 0.0, unit, 1.0)
-    columns = ((X - center) / unit).T
-    power = np.array([best_power(x, weight, POWER_BOUNDS) for x in columns])
-    return PowerColumns(center, unit, power, X.min(axis=0), X.max(axis=0))
+    power = np.array([best_power(x, weight) for x in ((X - center) / unit).T])
+    for d in np.flatnonzero(X.min(axis=0) > 0.0):
+        x, least = X[:, d], 0.1 * X[:, d].min()
+        own = gaussian_loss(power[d], (x - center[d]) / unit[d], weight)
+        loss = gaussian_loss(0.0, x / least, weight) + np.log(least / unit[d])
+        if loss < own:
+            power[d], center[d], unit[d] = 0.0, 0.0, least
+    return PowerColumns(center, unit, power)
 
 
 def rank_columns(X, weight):
@@ -194,7 +196,8 @@ def fit_columns(name, X, weight, most=np.inf):
     """
     X = np.asarray(X, dtype=np.float64)
     if name == "centered":
-        return power_columns(X, weight)._replace(power=np.ones(X.shape[1]), name=name)
+        middle = weighted_quantiles(X, weight, [0.5])[0]
+        return PowerColumns(middle, *np.ones((2, len(middle))), name)
     return level_columns(X, most) if name == "levels" else INCREASING[name](X, weight)
 
 

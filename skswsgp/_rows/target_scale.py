@@ -7,9 +7,11 @@ A target y is transformed by an increasing function T, and then standardised:
 The process and the law of observations live on t. Quantiles of y are those of t, mapped
 back, and densities of y get the slope of t by y.
 
-Beyond training targets the inverse of T would grow as no row supports, and heavy tails
-of t would have no mean there. So T goes over to a line at the end where it is flattest.
-At the distance d from that end, over the range w of training targets,
+Far beyond training targets the inverse of T would grow as no row supports, and heavy
+tails of t would have no mean there. So T goes over to a line on the side where it gets
+flatter, from an end that lies one deviation of t beyond the last training target: rows
+like those of training reach hardly any further. At the distance d from that end, with w
+the range of training targets,
 
     T = T(end) +- d (m + (s - m) / (1 + d / w)),
 
@@ -110,25 +112,32 @@ def fit_transform(name, y, weight):
     unit = largest * np.sqrt(np.average((y / largest) ** 2, axis=0, weights=weight))
     unit = np.where(unit > 0.0, unit, 1.0)
     few = np.sort(standing_rows(len(y)))
-    bounds = 0.0, 2.0  # beyond them T does not map onto all numbers
-    powers = [best_power(x, weight[few], bounds) for x in (y[few] / unit).T]
+    powers = [best_power(x, weight[few]) for x in (y[few] / unit).T]
     return YeoJohnson(unit, np.array(powers))
 
 
-def best_power(x, weight, bounds):
-    """Return the power that makes x (n,), once transformed, likeliest as a Gaussian."""
+def best_power(x, weight):
+    """Return the power that makes x (n,), once transformed, likeliest as a Gaussian.
+
+    It is from 0 to 2. Beyond, T would not map onto all numbers.
+    """
     if np.ptp(x) == 0.0:
         return 1.0
+    return minimize_scalar(gaussian_loss, bounds=(0.0, 2.0), args=(x, weight)).x
 
-    def loss(power):
-        transform = YeoJohnson(np.ones(1), np.array([power]))
-        t = transform.forward(x[:, None])[:, 0]
-        center = np.average(t, weights=weight)
-        spread = np.average((t - center) ** 2, weights=weight)
-        slopes = transform.log_slope(x[:, None])[:, 0]
-        return 0.5 * np.log(spread) - np.average(slopes, weights=weight)
 
-    return minimize_scalar(loss, bounds=bounds, method="bounded").x
+@np.errstate(all="ignore")
+def gaussian_loss(power, x, weight):
+    """Return minus the mean log density of x (n,) where T(x) is Gaussian.
+
+    It is up to a constant, and infinite for powers that overflow.
+    """
+    transform = YeoJohnson(1.0, power)
+    t = transform.forward(x)
+    size = np.abs(t).max()  # whose square may overflow
+    spread = size * np.sqrt(np.cov(t / size, ddof=0, aweights=weight))
+    slope = np.average(transform.log_slope(x), weights=weight)
+    return np.nan_to_num(np.log(spread) - slope, nan=np.inf)
 
 
 class SeenTargets(NamedTuple):
@@ -142,7 +151,7 @@ class SeenTargets(NamedTuple):
     def beside(self, y):
         """Return the targets seen so far, with new ones y (n,) or (n, Q).
 
-        Their range stays, beyond which the transformation is a line already, but
+        Their range stays, far beyond which the transformation is a line already, but
         negative ones say that targets can be negative.
         """
         negative = y.reshape(len(y), -1).min(axis=0) < 0.0
@@ -230,8 +239,7 @@ class TargetScale(NamedTuple):
         if seen is not None:
             seen = SeenTargets(*np.broadcast_arrays(*seen))
             seen = SeenTargets(*(values[q] for values in seen))
-        both = self.offset, self.factor
-        numbers = (value if np.ndim(value) == 0 else value[q] for value in both)
+        numbers = (value if np.ndim(value) == 0 else value[q] for value in self[:2])
         return TargetScale(*numbers, transform, seen)
 
     @property
@@ -239,15 +247,15 @@ class TargetScale(NamedTuple):
         """The `End` of the transformation."""
         if self.seen is None:
             return End(1.0, np.inf, 1.0, 1.0, 1.0)
-        low, high = self.seen[:2]
-        at_low, at_high = (np.exp(self.transform.log_slope(y)) for y in (low, high))
-        side = np.where(at_high <= at_low, 1.0, -1.0)
-        slope, width = np.minimum(at_low, at_high), high - low
-        rise = self.transform.forward(high) - self.transform.forward(low)
-        single = width <= 0.0
-        mean = np.where(single, slope, rise / np.where(single, 1.0, width))
-        place = np.where(side > 0.0, high, low)
-        return End(side, place, slope, mean, np.where(single, 1.0, width))
+        T, (low, high) = self.transform, self.seen[:2]
+        at_low, at_high = T.forward(low), T.forward(high)
+        below, above = T.inverse(at_low - self.factor), T.inverse(at_high + self.factor)
+        side = np.where(T.log_slope(above) <= T.log_slope(below), 1.0, -1.0)
+        place = np.where(side > 0.0, above, below)
+        slope, single = np.exp(T.log_slope(place)), high <= low
+        width = np.where(single, 1.0, high - low)
+        mean = np.where(single, slope, (at_high - at_low) / width)
+        return End(side, place, slope, mean, width)
 
     def moments(self, at):
         """Return mean and deviation (n, Q) of y, by Gauss-Hermite quadrature.

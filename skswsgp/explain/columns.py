@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Exponentiation, Product, Sum
 
 from skswsgp._covariance.compile import length_scales
-from skswsgp._rows.column_scale import LevelColumns, PowerColumns, mean_slope
+from skswsgp._rows.column_scale import LevelColumns, PowerColumns, slopes_beyond
 from skswsgp._rows.columns import is_identity
 from skswsgp._rows.support import at_known_levels
 from skswsgp.explain.gradient import slopes_and_variances, slopes_at_points
@@ -57,13 +57,11 @@ def squared_slopes(model):
 def column_slopes(columns, X):
     """Return the derivatives (n, D) of powers or ranks of columns by the columns."""
     if isinstance(columns, PowerColumns):
-        inside = np.clip(X, columns.low, columns.high)
-        beyond = columns.slope_beyond(inside)
-        return np.where(inside == X, columns.slope_inside(inside), beyond)
+        return columns.slopes(X)
     out = np.empty(X.shape)
     for d, (values, shares) in enumerate(columns.knots()):
-        beyond = mean_slope(*values[[0, -1]], *shares[[0, -1]])
-        slopes = np.r_[beyond, np.diff(shares) / np.diff(values), beyond]
+        below, above = slopes_beyond(values, shares)
+        slopes = np.r_[below, np.diff(shares) / np.diff(values), above]
         out[:, d] = mean_of_sides(slopes, values, X[:, d])
     return out
 

@@ -65,6 +65,36 @@ def error(model, X, y):
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_at_the_ends_of_long_tails_have_no_wild_means(seed):
+    rng = np.random.default_rng(1000 + seed)
+    logs = 2.0 * rng.normal(size=(3500, 4))
+    u = logs / 3.0
+    f = np.sin(3.0 * u[:, 0]) + u[:, 1] ** 2 + 0.5 * u[:, 2] * u[:, 3]
+    y = f + 0.2 * rng.normal(size=3500)
+    errors = []
+    for Z in np.exp(logs), logs:
+        model = SWSGPRegressor(random_state=0).fit(Z[:500], y[:500])
+        errors.append(error(model, Z[500:], f[500:]))
+    assert errors[0] < 1.3 * errors[1] < 0.15
+
+
+@pytest.mark.full
+def test_tails_behind_many_zeros_change_scale():
+    rng = np.random.default_rng(1000)
+    X = np.exp(1.5 * rng.normal(size=(2500, 5))) * (rng.random((2500, 5)) < 0.5)
+    f = (
+        2.0 * np.log1p(X[:, 0])
+        + np.sqrt(X[:, 1])
+        + np.log1p(X[:, 3]) * np.log1p(X[:, 4])
+    )
+    y = f + 0.3 * rng.normal(size=2500)
+    model = SWSGPRegressor(random_state=0).fit(X[:500], y[:500])
+    as_it_is = SWSGPRegressor(x_transform=None, random_state=0).fit(X[:500], y[:500])
+    assert error(model, X[500:], f[500:]) < 0.7 * error(as_it_is, X[500:], f[500:])
+
+
+@pytest.mark.full
 def test_columns_that_span_orders_of_magnitude_change_little():
     X, y = make_table(800)
     errors = {}
@@ -94,7 +124,7 @@ def test_a_factor_of_all_weights_does_not_matter(table, factor):
     X, y = table
     model = SWSGPRegressor(n_inducing=30, n_neighbors=6, random_state=0)
     model.fit(X, y, np.full(len(y), factor))
-    assert model.x_transform_.name == "ranks"
+    assert model.x_transform_.name == "yeo-johnson"
 
 
 def test_known_noise_counts(table, rng):

@@ -31,15 +31,15 @@ def columns(request, X):
     return fit_columns(request.param, X, np.ones(len(X)))
 
 
-def test_powers_are_those_of_scikit_learn(X):
+def test_powers_are_those_of_scikit_learn(X, rng):
+    X[:, 0] = rng.gamma(3.0, size=300)
     ours = fit_columns("yeo-johnson", X, np.ones(len(X)))
     Z = (X[:, :2] - ours.center[:2]) / ours.unit[:2]
     theirs = PowerTransformer(standardize=False).fit(Z)
     assert_allclose(ours.power[:2], theirs.lambdas_, atol=1e-3)
     expected = PowerTransformer(standardize=False).fit(Z)
     expected.lambdas_ = ours.power[:2]
-    expected = ours.unit[:2] * expected.transform(Z)
-    assert_allclose(ours.forward(X)[:, :2], expected, rtol=1e-9)
+    assert_allclose(ours.forward(X)[:, :2], expected.transform(Z), rtol=1e-9)
 
 
 def test_ranks_are_shares_of_smaller_rows(X):
@@ -80,12 +80,42 @@ def test_slopes_are_positive_and_those_of_differences(columns, X, rng):
     assert_allclose(difference[~near_knot], slopes[~near_knot], rtol=1e-4, atol=1e-9)
 
 
-def test_they_are_linear_beyond_training_rows(columns, X):
+def test_ranks_are_linear_beyond_training_rows(X):
+    columns = fit_columns("ranks", X, np.ones(len(X)))
     for end in X.min(axis=0), X.max(axis=0):
         away = np.where(end == X.max(axis=0), 1.0, -1.0)
         first, second, third = columns.forward(end + away * np.array([[1], [2], [3e8]]))
         assert_allclose(third - first, (second - first) * (3e8 - 1), rtol=1e-6)
         assert np.isfinite(third).all()
+
+
+def test_a_row_a_little_beyond_a_long_tail_has_a_rank_near_that_of_the_last():
+    x = np.random.default_rng(0).standard_cauchy((2000, 1))
+    columns = fit_columns("ranks", x, np.ones(2000))
+    for end in x.min(), x.max():
+        near, far = columns.forward(np.array([[2.0 * end], [1e4 * end]]))[:, 0] - 0.5
+        assert 0.5 < abs(near) < 0.6
+        assert abs(far) > 100.0
+    even = fit_columns("ranks", np.linspace(0.0, 1.0, 2000)[:, None], np.ones(2000))
+    assert even.forward(np.array([[2.0]]))[0, 0] == pytest.approx(2.0, abs=1e-3)
+
+
+def test_a_tie_at_the_least_value_makes_no_steep_ranks_below_it():
+    x = np.r_[np.zeros(50), np.linspace(1e-9, 1.0, 50)][:, None]
+    columns = fit_columns("ranks", x, np.ones(100))
+    assert columns.forward(np.array([[-0.1]]))[0, 0] > 0.1
+
+
+def test_powers_of_positive_columns_reach_down_to_their_logarithm(rng):
+    x = np.exp(2.0 * rng.normal(size=(500, 1)))
+    columns = fit_columns("yeo-johnson", x, np.ones(500))
+    assert (columns.center, columns.unit) == (0.0, 0.1 * x.min())
+    assert columns.power[0] < 0.1
+    new = np.array([[1.0], [10.0], [100.0], [1000.0]])
+    steps = np.diff(columns.forward(new)[:, 0])
+    assert_allclose(steps / steps[0], 1.0, rtol=0.2)  # of equal factors, nearly equal
+    columns = fit_columns("yeo-johnson", -x, np.ones(500))  # of which there are none
+    assert columns.center[0] == pytest.approx(np.median(-x))
 
 
 def test_weights_count_rows(columns, X, rng):
@@ -98,12 +128,19 @@ def test_weights_count_rows(columns, X, rng):
     assert_allclose(weighted[:, :2], again[:, :2], **some)
 
 
-def test_rows_beyond_a_strong_power_stay_far():
+def test_rows_beyond_a_long_tail_stay_far():
     x = np.r_[np.zeros(60), np.exp(np.linspace(-6, 6, 40))][:, None]
     columns = fit_columns("yeo-johnson", x, np.ones(100))
-    assert columns.power[0] < -1.0
-    ends = columns.forward(np.array([[0.0], [x.max()], [2 * x.max()]]))[:, 0]
-    assert ends[2] - ends[1] >= 0.99 * (ends[1] - ends[0])
+    assert columns.power[0] < 0.1
+    ends = columns.forward(np.array([[0.0], [x.max()], [1000 * x.max()]]))[:, 0]
+    assert ends[2] - ends[1] >= 2.0 * (ends[1] - ends[0])
+
+
+def test_columns_that_span_hundreds_of_orders_of_magnitude_have_logarithms(rng):
+    logs = rng.uniform(-300.0, 0.0, (400, 1))
+    columns = fit_columns("yeo-johnson", 10.0**logs, np.ones(400))
+    moved = columns.forward(10.0**logs)
+    assert np.corrcoef(moved[:, 0], logs[:, 0])[0, 1] > 0.99
 
 
 @pytest.mark.parametrize("unit", [1e-170, 1e160])
@@ -130,5 +167,6 @@ def test_a_scale_that_changes_nothing_is_told(rng):
 def test_a_linear_power_leaves_columns_as_they_are(X):
     columns = fit_columns("yeo-johnson", X, np.ones(len(X)))
     linear = columns._replace(power=np.ones(6))
-    assert_allclose(linear.forward(X), X - columns.center, rtol=1e-12, atol=1e-12)
+    expected = (X - columns.center) / columns.unit
+    assert_allclose(linear.forward(X), expected, rtol=1e-12, atol=1e-12)
     assert_array_equal(column_slopes(linear, X) > 0.0, True)

@@ -52,6 +52,10 @@ def test_beyond_the_end_y_grows_as_over_its_range():
         seen=SeenTargets(*np.ones((2, 2)) * [[0.1], [20]], 0)
     )
     top = scale.standardise(np.full((1, 2), 20.0))
+    farther = 20.0 * np.exp(scale.factor)  # a deviation of t: T goes on till there
+    assert_allclose(scale.restore(top + 1.0)[0], farther)
+    assert_allclose(scale.restore(top + 0.4)[0], 20.0 * np.exp(0.4 * scale.factor))
+    assert (scale.restore(top + 2.0)[0] < 20.0 * np.exp(2.0 * scale.factor)).all()
     far = scale.restore(top + 1000.0 / scale.factor)
     growth = (20.0 - 0.1) / np.log(200.0)  # a unit of the logarithm, on average
     assert_allclose(far / 1000.0, growth, rtol=0.05)
