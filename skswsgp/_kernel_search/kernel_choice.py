@@ -109,18 +109,17 @@ def choose_columns(data, settings):
 
     `data` are `TrainingRows`. Columns for values are added to the best scale.
     """
-    D, Q = data.X.shape[1], settings.n_latent
-    if D * evaluation_work(climb.FIRST_ROWS, D, Q) > settings.tuning.evidence_work:
-        return None  # separate length-scales would not be affordable
+    D, Q, tuning = data.X.shape[1], settings.n_latent, settings.tuning
+    n_scales = D if D <= tuning.most_columns else 1  # of `best_of_few`
+    if n_scales * evaluation_work(climb.FIRST_ROWS, D, Q) > tuning.evidence_work:
+        return None
     data = drawn_rows(data)
     data = data if data.ratio is None else with_known_noise(data)[0]
-    X, most = data.X, settings.tuning.most_columns
-    targets = settings.likelihood_record.regression_targets
-    separate = settings.likelihood_record.has_noise
+    X, most, record = data.X, tuning.most_columns, settings.likelihood_record
 
     def evidence(columns, n_rows=climb.FIRST_ROWS, smoothness=(climb.ROUGH,)):
         few = in_memory(data.take(np.arange(min(n_rows, data.n_rows))))
-        few = few._replace(y=targets(few.y, Q)).scaled(columns)
+        few = few._replace(y=record.regression_targets(few.y, Q)).scaled(columns)
         best = best_of_few(few, settings, smoothness)
         return -np.inf if best is None else best.evidence
 
@@ -129,11 +128,12 @@ def choose_columns(data, settings):
     scales = [columns for columns in scales if column_scale.changes_columns(columns, X)]
     best = clearly_best([None, *scales], evidence, Q)
     levels = column_scale.level_columns(np.asarray(X, dtype=np.float64), most, best)
-    wide, affordable = levels.n_columns(D), settings.tuning.evidence_work
+    wide = levels.n_columns(D)
     work = wide * evaluation_work(climb.FIRST_ROWS, wide, Q)
-    if not levels.places or work > affordable:
+    if not levels.places or work > tuning.evidence_work:
         return best
-    n_rows = climb.first_rows(data.n_rows, wide if separate else 1, Q, settings.tuning)
+    n_scales = wide if record.has_noise else 1
+    n_rows = climb.first_rows(data.n_rows, n_scales, Q, tuning)
     # levels must not win for want of a kernel that is smooth enough for the columns
     of_values = partial(evidence, n_rows=n_rows, smoothness=(climb.ROUGH, math.inf))
     return clearly_best([best, levels], of_values, Q)

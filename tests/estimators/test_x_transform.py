@@ -80,6 +80,17 @@ def test_rows_at_the_ends_of_long_tails_have_no_wild_means(seed):
 
 
 @pytest.mark.full
+def test_hundreds_of_columns_change_scale():
+    rng = np.random.default_rng(1000)
+    U = rng.normal(size=(1400, 4))
+    logs = U @ rng.normal(size=(4, 300)) + 0.3 * rng.normal(size=(1400, 300))
+    y = np.sin(U[:, 0]) + U[:, 1] + 0.2 * rng.normal(size=1400)
+    model = SWSGPRegressor(random_state=0).fit(np.exp(logs[:400]), y[:400])
+    assert model.x_transform_.name == "yeo-johnson"
+    assert error(model, np.exp(logs[400:]), y[400:]) < 0.3
+
+
+@pytest.mark.full
 def test_tails_behind_many_zeros_change_scale():
     rng = np.random.default_rng(1000)
     X = np.exp(1.5 * rng.normal(size=(2500, 5))) * (rng.random((2500, 5)) < 0.5)
