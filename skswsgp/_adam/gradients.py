@@ -10,8 +10,11 @@ from numba import get_thread_id, prange
 from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_parallel
 from skswsgp._compiled.pointers import by_address
 from skswsgp._compiled.threads import CHUNKS, chunk_bounds
+from skswsgp._covariance.pairs import TRIANGLE
+from skswsgp._covariance.program import tile_vjp
 from skswsgp._engine.cpu_loops import clear_chunk, factorise_shared
-from skswsgp._point import bound
+from skswsgp._point import bound, posterior
+from skswsgp._point.divergence import divergence_vjp
 from skswsgp._point.state import thread_view
 
 
@@ -32,6 +35,23 @@ def gradient_chunks(model, batch, start, n, begin, end, works, t, grads):
             grads.sums[c, 1] += weight * kl
             if jitter >= 0.0:
                 bound.bound_vjp(model, H, weight, jitter, work, grads, i, c)
+
+
+@njit_inline
+def dense_bound_vjp(model, i, weight, H, factor, work, stack, t, grads, c):
+    """Adjoint of `dense_bound` for row i; sets row i of the stack, adds to chunk c."""
+    g = posterior.posterior_vjp(model, factor, work, H, weight, grads, c)
+    posterior.cross_covariance_vjp(work.half_adjoint, work.a, g, H, work.adjoint, 0)
+    for h in range(H):
+        stack.A[i, h] = work.a[0, h]
+        stack.R[i, h] = work.half_adjoint[0, h]
+    x, d_x, Z = stack.column[t], stack.d_column[t], factor.points
+    d_log, moving = grads.d_log[c], model.train_inducing
+    tile_vjp(model, x, 1, x, TRIANGLE, work, H, d_log, d_x, d_x, moving)
+    d_Z = grads.d_Z[c if moving else 0]
+    tile_vjp(model, x, 1, Z, H, work, 0, d_log, d_x, d_Z, moving)
+    for q in range(work.d_noise.shape[0]):
+        grads.d_noise[c, q] += weight * work.d_noise[q]
 
 
 @njit
@@ -55,7 +75,22 @@ def dense_gradient_chunks(
                 model, batch.X, batch.y, row, H, factor, work, column
             )
             grads.sums[c, 0] += weight * ell
-            bound.dense_bound_vjp(model, i, weight, H, factor, work, stack, t, grads, c)
+            dense_bound_vjp(model, i, weight, H, factor, work, stack, t, grads, c)
+
+
+@njit_inline
+def dense_divergence_vjp(model, n, H, total, jitter, factor, stack, grads, b):
+    """Adjoint of `bound.factorise_dense`, after those of n rows of the weight `total`.
+
+    Sets d_m and d_s or d_S of block b to those of the divergence. Adds the part of d/dK
+    to d_log and d_Z of the first block and chunk.
+    """
+    share = total * model.kl_weight / model.total_weight
+    divergence_vjp(model, factor, H, share, grads, b)
+    posterior.covariance_vjp(factor.d_K, stack.A, stack.R, n, H, jitter, factor.adjoint)
+    Z, d_Z, d_log = factor.points, grads.d_Z[0], grads.d_log[0]
+    moving = model.train_inducing
+    tile_vjp(model, Z, H, Z, TRIANGLE, factor, 0, d_log, d_Z, d_Z, moving)
 
 
 @njit_inner
@@ -71,7 +106,7 @@ def end_dense_step(model, batch, start, n, H, kl, jitter, factors, stack, grads)
         for c in range(1, CHUNKS):
             add_block(grads.d_Z, c)
     free = 1  # a block that has been added by now
-    bound.dense_divergence_vjp(model, n, H, total, jitter, factor, stack, grads, free)
+    dense_divergence_vjp(model, n, H, total, jitter, factor, stack, grads, free)
     add_blocks(model, grads, free)
     grads.sums[0, 1] = total * kl
 

@@ -110,12 +110,14 @@ def choose_columns(data, settings):
     `data` are `TrainingRows`. Columns for values are added to the best scale.
     """
     D, Q, tuning = data.X.shape[1], settings.n_latent, settings.tuning
-    n_scales = D if D <= tuning.most_columns else 1  # of `best_of_few`
-    if n_scales * evaluation_work(climb.FIRST_ROWS, D, Q) > tuning.evidence_work:
+    record = settings.likelihood_record
+    n_factors = 1 if record.joint else Q  # outputs of common noise share a factor
+    work = climb.FIRST_STEPS * evaluation_work(climb.FIRST_ROWS, D, n_factors)
+    if work > tuning.evidence_work:
         return None
     data = drawn_rows(data)
     data = data if data.ratio is None else with_known_noise(data)[0]
-    X, most, record = data.X, tuning.most_columns, settings.likelihood_record
+    X, most = data.X, tuning.most_columns
 
     def evidence(columns, n_rows=climb.FIRST_ROWS, smoothness=(climb.ROUGH,)):
         few = in_memory(data.take(np.arange(min(n_rows, data.n_rows))))
@@ -124,15 +126,15 @@ def choose_columns(data, settings):
         return -np.inf if best is None else best.evidence
 
     names = column_scale.INCREASING
-    scales = [column_scale.fit_columns(name, X, data.weight, most) for name in names]
+    scales = [column_scale.fit_columns(name, X, data.weight) for name in names]
     scales = [columns for columns in scales if column_scale.changes_columns(columns, X)]
     best = clearly_best([None, *scales], evidence, Q)
-    levels = column_scale.level_columns(np.asarray(X, dtype=np.float64), most, best)
-    wide = levels.n_columns(D)
-    work = wide * evaluation_work(climb.FIRST_ROWS, wide, Q)
-    if not levels.places or work > tuning.evidence_work:
+    if D >= most:
         return best
-    n_scales = wide if record.has_noise else 1
+    levels = column_scale.level_columns(np.asarray(X, dtype=np.float64), most, best)
+    if not levels.places:
+        return best
+    n_scales = levels.n_columns(D) if record.has_noise else 1
     n_rows = climb.first_rows(data.n_rows, n_scales, Q, tuning)
     # levels must not win for want of a kernel that is smooth enough for the columns
     of_values = partial(evidence, n_rows=n_rows, smoothness=(climb.ROUGH, math.inf))

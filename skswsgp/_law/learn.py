@@ -6,6 +6,7 @@ import numpy as np
 
 from skswsgp._compiled.threads import index_blocks, one_blas_thread
 from skswsgp._covariance.compile import length_scales
+from skswsgp._kernel_search.climb import FIRST_ROWS
 from skswsgp._kernel_search.kernel_learning import count_few_rows, evidence_work
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._law import fit_law
@@ -13,6 +14,7 @@ from skswsgp._point.state import Model
 from skswsgp._posterior import left_out
 from skswsgp._posterior.kernel_uncertainty import KINDS, group_squares, left_out_squares
 from skswsgp._posterior.prediction import nearest_points, with_points
+from skswsgp._rows.columns import is_identity
 from skswsgp._rows.data import TrainingRows
 from skswsgp._rows.inducing import distinct_rows
 from skswsgp._rows.statistics import SAMPLE_ROWS, feature_spread, width_of_next
@@ -180,8 +182,9 @@ def widening_of_few(law, data, trained, settings, rng):
         return np.ones(Q), None  # parameters are no optimum, or hardly know a row
     noise = np.broadcast_to(trained["noise_variance_"], Q).astype(np.float64)
     ratios = np.broadcast_to(1.0 / data.weight[:, None], y.shape)
-    W, work = trained["linear_map_"], evidence_work(len(X), X.shape[1], Q)
-    turn = np.any(W != np.eye(*W.shape)) and work <= settings.tuning.evidence_work
+    work = evidence_work(min(len(X), FIRST_ROWS), X.shape[1], Q)
+    dear = work > settings.tuning.part_work  # the second derivatives by a map
+    turn = not (dear or is_identity(trained["linear_map_"]))
     best = LogPosterior(trained["kernel_"], noise, X, y, ratios, turn=turn)
     how = settings.known_noise is not None, settings.kernel is None
     # rows of no level of a block have the variance of one that is drawn

@@ -183,35 +183,3 @@ def dense_bound(model, X, y, row, H, factor, work, column):
     fill_tile(model, column, 1, column, TRIANGLE, work, H)
     posterior.posterior(model, factor, work, 0, H)
     return expected_log_prob(model, y, row, work)
-
-
-@njit_inline
-def dense_bound_vjp(model, i, weight, H, factor, work, stack, t, grads, c):
-    """Adjoint of `dense_bound` for row i; sets row i of the stack, adds to chunk c."""
-    g = posterior.posterior_vjp(model, factor, work, H, weight, grads, c)
-    posterior.cross_covariance_vjp(work.half_adjoint, work.a, g, H, work.adjoint, 0)
-    for h in range(H):
-        stack.A[i, h] = work.a[0, h]
-        stack.R[i, h] = work.half_adjoint[0, h]
-    x, d_x, Z = stack.column[t], stack.d_column[t], factor.points
-    d_log, moving = grads.d_log[c], model.train_inducing
-    tile_vjp(model, x, 1, x, TRIANGLE, work, H, d_log, d_x, d_x, moving)
-    d_Z = grads.d_Z[c if moving else 0]
-    tile_vjp(model, x, 1, Z, H, work, 0, d_log, d_x, d_Z, moving)
-    for q in range(work.d_noise.shape[0]):
-        grads.d_noise[c, q] += weight * work.d_noise[q]
-
-
-@njit_inline
-def dense_divergence_vjp(model, n, H, total, jitter, factor, stack, grads, b):
-    """Adjoint of `factorise_dense`, after those of n rows of the weight `total`.
-
-    Sets d_m and d_s or d_S of block b to those of the divergence. Adds the part of d/dK
-    to d_log and d_Z of the first block and chunk.
-    """
-    share = total * model.kl_weight / model.total_weight
-    divergence_vjp(model, factor, H, share, grads, b)
-    posterior.covariance_vjp(factor.d_K, stack.A, stack.R, n, H, jitter, factor.adjoint)
-    Z, d_Z, d_log = factor.points, grads.d_Z[0], grads.d_log[0]
-    moving = model.train_inducing
-    tile_vjp(model, Z, H, Z, TRIANGLE, factor, 0, d_log, d_Z, d_Z, moving)

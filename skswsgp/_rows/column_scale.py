@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._rows.statistics import fractions, weighted_quantiles
+from skswsgp._rows.statistics import MEAN_ROWS, fractions, weighted_quantiles
 from skswsgp._rows.target_scale import YeoJohnson, best_power, gaussian_loss
 
 OUTER = 0.05  # share of the rows that tell how far apart values beyond all others lie
@@ -27,23 +27,27 @@ HARDLY_CHANGED = 0.99
 class PowerColumns(NamedTuple):
     """Powers of 1 + |x - center| / unit, as `YeoJohnson` takes them of targets.
 
-    The center of a column is its median, and the unit the mean distance from it. In a
-    positive column they may be zero and a tenth of the least value, with the power 0,
-    which is nearly the logarithm of the column.
+    The center of a column is its median, and the unit the mean distance from it. A
+    column of positive values may have a logarithm instead, arsinh(x / unit) with a
+    tenth of the least value as unit, which goes on through zero.
     """
 
     center: np.ndarray  # (D,)
     unit: np.ndarray  # (D,)
     power: np.ndarray  # (D,) 1 is linear, and less draws large values together
+    is_log: np.ndarray  # (D,) whether a column has a logarithm
     name: str = "yeo-johnson"
 
     def forward(self, X):
         """Return the columns (n, D), (x - center) / unit where the power is 1."""
-        return YeoJohnson(self.unit, self.power).forward(X - self.center)
+        powers = YeoJohnson(self.unit, self.power).forward(X - self.center)
+        return np.where(self.is_log, np.arcsinh(X / self.unit), powers)
 
     def slopes(self, X):
         """Return the derivatives (n, D) of columns X (n, D) on the new scale."""
-        return np.exp(YeoJohnson(self.unit, self.power).log_slope(X - self.center))
+        law = YeoJohnson(self.unit, self.power)
+        powers = np.exp(law.log_slope(X - self.center))
+        return np.where(self.is_log, 1.0 / np.hypot(X, self.unit), powers)
 
 
 class RankColumns(NamedTuple):
@@ -119,18 +123,25 @@ def slopes_beyond(values, shares):
 
 
 def power_columns(X, weight):
-    """Return the `PowerColumns` that make columns (n, D) nearest to Gaussian ones."""
+    """Return the `PowerColumns` that make columns (n, D) nearest to Gaussian ones.
+
+    The first rows, in random order, choose powers and logarithms.
+    """
     center = weighted_quantiles(X, weight, [0.5])[0]
     unit = np.average(np.abs(X - center), axis=0, weights=weight)
     unit = np.where(unit > 0.0, unit, 1.0)
-    power = np.array([best_power(x, weight) for x in ((X - center) / unit).T])
-    for d in np.flatnonzero(X.min(axis=0) > 0.0):
-        x, least = X[:, d], 0.1 * X[:, d].min()
-        own = gaussian_loss(power[d], (x - center[d]) / unit[d], weight)
-        loss = gaussian_loss(0.0, x / least, weight) + np.log(least / unit[d])
-        if loss < own:
-            power[d], center[d], unit[d] = 0.0, 0.0, least
-    return PowerColumns(center, unit, power)
+    low = np.finfo(float).tiny * np.maximum(X.max(axis=0), 1.0)  # x / low is finite
+    least = np.maximum(0.1 * X.min(axis=0), low)
+    few, weight = X[:MEAN_ROWS], weight[:MEAN_ROWS]
+    power = np.array([best_power(x, weight) for x in ((few - center) / unit).T])
+    is_log = X.min(axis=0) > 0.0
+    for d in np.flatnonzero(is_log):
+        x, own = few[:, [d]], (few[:, d] - center[d]) / unit[d]
+        loss = gaussian_loss(0.0, x[:, 0] / least[d], weight) + np.log(least[d])
+        is_log[d] = loss < gaussian_loss(power[d], own, weight) + np.log(unit[d])
+        is_log[d] &= np.any(correlations(x, np.log(x)) < HARDLY_CHANGED)
+    center, unit = np.where(is_log, (0.0 * center, least), (center, unit))
+    return PowerColumns(center, unit, power, is_log)
 
 
 def rank_columns(X, weight):
@@ -196,8 +207,8 @@ def fit_columns(name, X, weight, most=np.inf):
     """
     X = np.asarray(X, dtype=np.float64)
     if name == "centered":
-        middle = weighted_quantiles(X, weight, [0.5])[0]
-        return PowerColumns(middle, *np.ones((2, len(middle))), name)
+        center, ones = weighted_quantiles(X, weight, [0.5])[0], np.ones(X.shape[1])
+        return PowerColumns(center, ones, ones, ones < 0.0, name)
     return level_columns(X, most) if name == "levels" else INCREASING[name](X, weight)
 
 

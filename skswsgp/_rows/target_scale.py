@@ -9,13 +9,13 @@ back, and densities of y get the slope of t by y.
 
 Far beyond training targets the inverse of T would grow as no row supports, and heavy
 tails of t would have no mean there. So T goes over to a line on the side where it gets
-flatter, from an end that lies one deviation of t beyond the last training target: rows
-like those of training reach hardly any further. At the distance d from that end, with w
-the range of training targets,
+flatter, from an end that lies where t is larger by 1, usually a deviation, than at the
+last training target: rows like those of training reach hardly any further. At the
+distance d from that end, with w that to the training target furthest away,
 
     T = T(end) +- d (m + (s - m) / (1 + d / w)),
 
-with s the slope at the end and m the mean slope over the range, that of the line.
+with s the slope at the end and m the mean slope over w, that of the line.
 """
 
 from typing import NamedTuple
@@ -130,14 +130,14 @@ def best_power(x, weight):
 def gaussian_loss(power, x, weight):
     """Return minus the mean log density of x (n,) where T(x) is Gaussian.
 
-    It is up to a constant, and infinite for powers that overflow.
+    It is up to a constant, and infinite where all T(x) are equal, or too large.
     """
     transform = YeoJohnson(1.0, power)
-    t = transform.forward(x)
+    t, slopes = transform.forward(x), transform.log_slope(x)
     size = np.abs(t).max()  # whose square may overflow
     spread = size * np.sqrt(np.cov(t / size, ddof=0, aweights=weight))
-    slope = np.average(transform.log_slope(x), weights=weight)
-    return np.nan_to_num(np.log(spread) - slope, nan=np.inf)
+    loss = np.log(spread) - np.average(slopes, weights=weight)
+    return loss if np.isfinite(loss) else np.inf
 
 
 class SeenTargets(NamedTuple):
@@ -248,14 +248,14 @@ class TargetScale(NamedTuple):
         if self.seen is None:
             return End(1.0, np.inf, 1.0, 1.0, 1.0)
         T, (low, high) = self.transform, self.seen[:2]
-        at_low, at_high = T.forward(low), T.forward(high)
-        below, above = T.inverse(at_low - self.factor), T.inverse(at_high + self.factor)
-        side = np.where(T.log_slope(above) <= T.log_slope(below), 1.0, -1.0)
-        place = np.where(side > 0.0, above, below)
-        slope, single = np.exp(T.log_slope(place)), high <= low
-        width = np.where(single, 1.0, high - low)
-        mean = np.where(single, slope, (at_high - at_low) / width)
-        return End(side, place, slope, mean, width)
+        side = np.where(T.log_slope(high) <= T.log_slope(low), 1.0, -1.0)
+        first, last = np.where(side > 0.0, (low, high), (high, low))
+        with np.errstate(over="ignore"):
+            place = T.inverse(T.forward(last) + side * self.factor)
+        place = np.where(np.isfinite(place), place, last)
+        width = np.abs(place - first)
+        mean = np.abs(T.forward(place) - T.forward(first)) / width
+        return End(side, place, np.exp(T.log_slope(place)), mean, width)
 
     def moments(self, at):
         """Return mean and deviation (n, Q) of y, by Gauss-Hermite quadrature.

@@ -468,9 +468,9 @@ def test_heavy_tails_do_not_rule_the_mean_behind_a_logarithm():
         y = np.exp(np.sin(X[:, 0]) + 0.2 * rng.standard_t(1.5, 200))
         how = {"likelihood": "student_t", "y_transform": "log", "random_state": 0}
         model = SWSGPRegressor(**how).fit(X, y)
-        mean, draws = model.predict(X), model.sample_y(X, 2000)
+        mean, draws = model.predict(X), model.sample_y(X[::10], 20_000)
         assert (mean < y.max()).all()
-        assert_allclose(np.median(draws.mean(axis=1) / mean), 1.0, atol=0.05)
+        assert_allclose(np.median(draws.mean(axis=1) / mean[::10]), 1.0, atol=0.02)
         seen, predicted = seen + y.mean(), predicted + mean.mean()
     assert_allclose(predicted, seen, rtol=0.15)
 

@@ -106,16 +106,48 @@ def test_a_tie_at_the_least_value_makes_no_steep_ranks_below_it():
     assert columns.forward(np.array([[-0.1]]))[0, 0] > 0.1
 
 
-def test_powers_of_positive_columns_reach_down_to_their_logarithm(rng):
+def test_positive_columns_may_have_logarithms(rng):
     x = np.exp(2.0 * rng.normal(size=(500, 1)))
     columns = fit_columns("yeo-johnson", x, np.ones(500))
-    assert (columns.center, columns.unit) == (0.0, 0.1 * x.min())
-    assert columns.power[0] < 0.1
-    new = np.array([[1.0], [10.0], [100.0], [1000.0]])
-    steps = np.diff(columns.forward(new)[:, 0])
-    assert_allclose(steps / steps[0], 1.0, rtol=0.2)  # of equal factors, nearly equal
+    assert columns.is_log.all()
+    new = np.array([[x.min()], [1.0], [10.0], [1000.0]])
+    steps = np.diff(columns.forward(new)[:, 0]) / np.diff(np.log(new[:, 0]))
+    assert_allclose(steps, 1.0, rtol=0.01)
     columns = fit_columns("yeo-johnson", -x, np.ones(500))  # of which there are none
+    assert not columns.is_log.any()
     assert columns.center[0] == pytest.approx(np.median(-x))
+
+
+def test_logarithms_go_on_through_zero(rng):
+    x = np.exp(2.0 * rng.normal(size=(500, 1)))
+    columns = fit_columns("yeo-johnson", x, np.ones(500))
+    new = x.min() * np.array([[1.0], [0.1], [0.0], [-0.1], [-1.0], [-1e3]])
+    moved, slopes = columns.forward(new)[:, 0], column_slopes(columns, new)[:, 0]
+    assert moved[2] == 0.0
+    assert_allclose(moved[:2], -moved[[4, 3]])
+    assert (np.abs(moved) < 10.0).all()
+    h = 1e-4 * x.min()
+    difference = columns.forward(new + h) - columns.forward(new - h)
+    assert_allclose(slopes, difference[:, 0] / (2.0 * h), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.full(60, 5.0),
+        np.array([5.0]),
+        1e16 + 2.0 * (np.arange(60) % 3),
+        np.linspace(1e6, 1e6 + 1.0, 60),
+        5e-324 * np.arange(1.0, 61.0),
+    ],
+    ids=["constant", "one row", "few last places", "far from zero", "denormal"],
+)
+def test_values_that_a_logarithm_hardly_moves_or_cannot_tell_stay(x):
+    columns = fit_columns("yeo-johnson", x[:, None], np.ones(len(x)))
+    moved = columns.forward(x[:, None])[:, 0]
+    assert len(np.unique(moved)) == len(np.unique(x)) or x[0] < 1e-300
+    assert np.isfinite(moved).all()
+    assert x[0] < 1e-300 or not columns.is_log.any()
 
 
 def test_weights_count_rows(columns, X, rng):
@@ -140,7 +172,8 @@ def test_columns_that_span_hundreds_of_orders_of_magnitude_have_logarithms(rng):
     logs = rng.uniform(-300.0, 0.0, (400, 1))
     columns = fit_columns("yeo-johnson", 10.0**logs, np.ones(400))
     moved = columns.forward(10.0**logs)
-    assert np.corrcoef(moved[:, 0], logs[:, 0])[0, 1] > 0.99
+    assert columns.is_log.all()
+    assert np.corrcoef(moved[:, 0], logs[:, 0])[0, 1] > 0.999
 
 
 @pytest.mark.parametrize("unit", [1e-170, 1e160])
@@ -166,7 +199,7 @@ def test_a_scale_that_changes_nothing_is_told(rng):
 
 def test_a_linear_power_leaves_columns_as_they_are(X):
     columns = fit_columns("yeo-johnson", X, np.ones(len(X)))
-    linear = columns._replace(power=np.ones(6))
+    linear = columns._replace(power=np.ones(6), is_log=np.zeros(6, dtype=bool))
     expected = (X - columns.center) / columns.unit
     assert_allclose(linear.forward(X), expected, rtol=1e-12, atol=1e-12)
     assert_array_equal(column_slopes(linear, X) > 0.0, True)

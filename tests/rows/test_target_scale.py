@@ -47,23 +47,24 @@ def test_standardised_targets_are_restored(scale):
     assert_allclose(scale.restore(scale.standardise(y)), y, rtol=1e-9)
 
 
-def test_beyond_the_end_y_grows_as_over_its_range():
+def test_a_deviation_beyond_its_range_y_grows_as_over_both():
     scale = SCALES["log"]._replace(
         seen=SeenTargets(*np.ones((2, 2)) * [[0.1], [20]], 0)
     )
     top = scale.standardise(np.full((1, 2), 20.0))
-    farther = 20.0 * np.exp(scale.factor)  # a deviation of t: T goes on till there
-    assert_allclose(scale.restore(top + 1.0)[0], farther)
+    place = 20.0 * np.exp(scale.factor)  # a deviation of t: T goes on till there
+    assert_allclose(scale.restore(top + 1.0)[0], place)
     assert_allclose(scale.restore(top + 0.4)[0], 20.0 * np.exp(0.4 * scale.factor))
     assert (scale.restore(top + 2.0)[0] < 20.0 * np.exp(2.0 * scale.factor)).all()
     far = scale.restore(top + 1000.0 / scale.factor)
-    growth = (20.0 - 0.1) / np.log(200.0)  # a unit of the logarithm, on average
-    assert_allclose(far / 1000.0, growth, rtol=0.05)
+    growth = (place - 0.1) / np.log(place / 0.1)  # a unit of the logarithm, on average
+    assert_allclose(far[0] / 1000.0, growth, rtol=0.05)
     twice = SCALES["powers"]._replace(seen=SEEN)
     bottom = twice.standardise(np.full((1, 2), -2e3))
-    rise = twice.transform.forward(SEEN.high) - twice.transform.forward(SEEN.low)
+    low = twice.restore(bottom - 1.0)[0]
+    rise = twice.transform.forward(SEEN.high) - twice.transform.forward(low)
     far = twice.restore(bottom - 1e6 / twice.factor)[:, 1]
-    assert_allclose(far, -1e6 * 2050.0 / rise[1], rtol=0.05)
+    assert_allclose(far, -1e6 * (50.0 - low[1]) / rise[1], rtol=0.05)
     inside = np.array([[1.0, -1e3], [3.0, 10.0]])  # where it is as without an end
     plain = SCALES["powers"].standardise(inside)
     assert_array_equal(twice.standardise(inside), plain)
@@ -158,3 +159,14 @@ def test_transformations_are_true_and_named():
     for name in ("log", "yeo-johnson"):
         transform = fit_transform(name, np.ones((3, 1)), np.ones(3))
         assert transform and transform.name == name
+
+
+@pytest.mark.parametrize("powers", [(-300.0, 300.0), (0.0, 307.0), (-307.0, -10.0)])
+def test_targets_of_any_size_have_densities(powers):
+    y = 10.0 ** np.linspace(*powers, 50)[:, None]
+    logs = np.log(y)
+    seen = SeenTargets(y.min(axis=0), y.max(axis=0), np.zeros(1))
+    scale = TargetScale(logs.mean(axis=0), logs.std(axis=0), Logarithm(), seen)
+    assert_allclose(scale.standardise(y), (logs - logs.mean()) / logs.std())
+    assert_allclose(scale.log_slope(y), -logs - np.log(logs.std()))
+    assert_allclose(scale.restore(scale.standardise(y)), y, rtol=1e-9)
