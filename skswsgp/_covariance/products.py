@@ -126,7 +126,7 @@ def dot(values, u, q, first):
 def add_pairs(near, before, here, below):
     """Return the dot product of `near` and `before`, and add here * near to `below`.
 
-    One loop for both, over arrays of their own, takes less than half of two loops.
+    One loop for both takes less than half of the time of two that index `u` and sums.
     """
     total = 0.0
     for j in range(len(near)):

@@ -32,9 +32,10 @@ def left_out_squares(best, rng, noise_is_known=False, flat=True):
     with an outlier says holds for no other rows.
 
     `best` is the `LogPosterior` of the rows, which starts at the most probable
-    parameters under priors that are nearly `flat` or its own. That of a map of the
-    columns keeps its width. Noise that is known is no parameter. `rng` draws the folds.
-    None is for a covariance matrix that cannot be factorised.
+    parameters under priors that are nearly `flat`, which its `variances` then become,
+    or under its own. That of a map of the columns keeps its width. Noise that is known
+    is no parameter. `rng` draws the folds. None is for a covariance matrix that cannot
+    be factorised.
     """
     X, y, ratios = best.X, best.y, best.ratios
     if flat:

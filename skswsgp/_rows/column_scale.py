@@ -110,9 +110,9 @@ def near_levels(x, values):
 def slopes_beyond(values, shares):
     """Return the slopes of shares below the least and above the largest value.
 
-    They are those of the outer `OUTER` of the rows, and at most the mean slope. A row
-    twice as far away as a column with a long tail has reached would otherwise be as far
-    from all rows as these are from each other.
+    They are the mean ones over the share `OUTER` of the rows at each end, and at most
+    that over all rows. A row twice as far away as a long tail has reached would
+    otherwise be as far from all rows as these are from each other.
     """
     if len(values) == 1:
         return np.ones(2)
