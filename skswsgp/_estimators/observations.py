@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike
 
 from skswsgp._estimators.hints import Floats, Neighbors, PerRow
 from skswsgp._estimators.shared_docs import with_shared_text
-from skswsgp._fit.targets import require_no_exposure
-from skswsgp._law.counts import Counts, require_counts
+from skswsgp._fit.targets import require_counts, require_no_exposure
 from skswsgp._law.law import gaussian_law
 from skswsgp._law.widths import measure_distances
 from skswsgp._posterior import prediction
@@ -171,6 +170,8 @@ class ObservationsMixin(QuantilesMixin):
         record, Q = self._record, np.size(self.y_mean_)
         posterior, rows = self._posterior(n_neighbors), self._on_scale(X)
         if record.counts:
+            from skswsgp.noise import Counts
+
             mean, variance = self._in_units(*self._moments(posterior, rows))
             mean = mean + checks.log_exposure(exposure, len(mean))[:, None]
             shape = self.likelihood_shape_ if record.usual_shape else np.zeros(Q)

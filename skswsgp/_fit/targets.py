@@ -12,7 +12,6 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from skswsgp._kernel_search.kernel_choice import choose_targets
-from skswsgp._law.counts import require_counts
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows import statistics
 from skswsgp._rows.checks import as_numbers, check_outputs, log_exposure, usable_weights
@@ -311,3 +310,15 @@ def weigh_classes(class_weight, y, weight, dtype):
                 )
         factors = np.array(given, dtype=np.float64)
     return usable_weights(weight * factors[codes], dtype, "class_weight")
+
+
+def require_counts(y, likelihood):
+    """Return y; raise ValueError unless all values are non-negative whole numbers."""
+    wrong = (y < 0.0) | (y != np.floor(y))
+    if np.any(wrong):
+        raise ValueError(
+            f"y holds {y[wrong].flat[0]:g} with likelihood={likelihood!r}: expected "
+            "counts, which are whole numbers and not negative; pass the exposure of "
+            "rates as exposure, or use likelihood='gaussian' for other numbers."
+        )
+    return y

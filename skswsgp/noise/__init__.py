@@ -1,7 +1,11 @@
-"""Noise that varies or has outliers, imported when a likelihood asks for it."""
+"""Likelihoods of a regression other than even Gaussian noise, imported when asked for.
 
+Noise that varies, noise with outliers, and counts: kernels, processes and laws.
+"""
+
+from skswsgp.noise.counts import Counts
 from skswsgp.noise.process import learn_noise_model
 from skswsgp.noise.robust_start import learn_robust_kernel
 from skswsgp.noise.student_noise import StudentNoise
 
-__all__ = ["StudentNoise", "learn_noise_model", "learn_robust_kernel"]
+__all__ = ["Counts", "StudentNoise", "learn_noise_model", "learn_robust_kernel"]

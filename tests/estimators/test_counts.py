@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skswsgp import SWSGPRegressor
-from skswsgp._law.counts import Counts
 from skswsgp.joint.predictions import draw_counts
 from skswsgp.metrics import get_scorer
+from skswsgp.noise import Counts
 
 POISSON = np.full(1, np.inf)  # the size of Poisson counts
 FEW = {"n_inducing": 20, "n_neighbors": 20}

@@ -14,10 +14,11 @@ from skswsgp._compiled.threads import ROWS_AT_ONCE, row_blocks
 from skswsgp._point import log_rates
 from skswsgp._point.likelihoods import MOST_LOG_RATE
 
-# Nodes of the probability of at most k, and how many deviations of f they reach. They
-# are evenly spaced, for the integrand is narrow where k is large.
-GRID_SIZE, REACH = 128, 7.0
-SCORE_NODES = 200  # most counts on either side of y for which F is computed
+# Nodes of the integral over f for the probability of at most k, and of the sum over
+# counts on either side of y for a score. The former are evenly spaced, for the
+# integrand is narrow where k is large.
+N_NODES = 128
+REACH = 7.0  # deviations of f up to which there are nodes
 TAIL = 1e-7  # probability left out at either end of these counts
 
 
@@ -60,10 +61,10 @@ class Counts(NamedTuple):
         center, square = log_rates.log_threshold_moments(whole, self.size)
         spread, std = np.sqrt(square), np.sqrt(self.latent_variance)
         total = ndtr((center - self.latent_mean) / np.hypot(spread, std))
-        nodes = np.linspace(-REACH, REACH, GRID_SIZE)
+        nodes = np.linspace(-REACH, REACH, N_NODES)
         weights = np.exp(-0.5 * nodes**2)
         weights /= weights.sum()
-        for part in row_blocks(GRID_SIZE, 1 + ROWS_AT_ONCE // (1 + total.size)):
+        for part in row_blocks(N_NODES, 1 + ROWS_AT_ONCE // (1 + total.size)):
             f = self.latent_mean + np.multiply.outer(nodes[part], std)
             rest = log_rates.cdf(f, whole, self.size) - ndtr((center - f) / spread)
             terms = [total[None], (weights[part] * rest.T).T]
@@ -113,7 +114,7 @@ class Counts(NamedTuple):
         total = np.zeros(y.shape)
         # the sum up to y - 1 of F^2, and from y on of (1 - F)^2
         for start, width, step in ((low, y - low, 0.0), (y, high + 1.0 - y, 1.0)):
-            n_nodes = min(SCORE_NODES, int(np.max(width, initial=0.0)))
+            n_nodes = min(N_NODES, int(np.max(width, initial=0.0)))
             # at most one count between two edges where there are enough nodes
             shares = np.arange(n_nodes + 1) / max(n_nodes, 1)
             edges = [start + np.round(share * width) for share in shares]
@@ -121,15 +122,3 @@ class Counts(NamedTuple):
                 middle = np.floor(0.5 * (left + right - 1.0))
                 total += (right - left) * (self.cdf(middle) - step) ** 2
         return total
-
-
-def require_counts(y, likelihood):
-    """Return y; raise ValueError unless all values are non-negative whole numbers."""
-    wrong = (y < 0.0) | (y != np.floor(y))
-    if np.any(wrong):
-        raise ValueError(
-            f"y holds {y[wrong].flat[0]:g} with likelihood={likelihood!r}: expected "
-            "counts, which are whole numbers and not negative; pass the exposure of "
-            "rates as exposure, or use likelihood='gaussian' for other numbers."
-        )
-    return y
