@@ -189,12 +189,12 @@ class ObservationsMixin(QuantilesMixin):
         process = np.sqrt(variance + self._noise_of_rows(noise_variance, X))
         near = None
         if k > 0:
-            rows, Z = mapped(rows, self.linear_map_), law.nearness.points
+            inputs, Z = mapped(rows, self.linear_map_), law.nearness.points
             Z = self.inducing_points_ if Z is None else Z
-            lists, scales = seen.lists(posterior, rows), law.nearness.length_scales
-            near = measure_distances(rows, Z, lists, scales)
+            lists, scales = seen.lists(posterior, inputs), law.nearness.length_scales
+            near = measure_distances(inputs, Z, lists, scales)
         plain = gaussian_law(mean, process)
-        law = plain if law is None else law.at(mean, process, near)
+        law = plain if law is None else law.at(mean, process, rows, near)
         return law if most is None else law.at_most(most)
 
     def _largest_deviations(self, rows, categories):

@@ -6,9 +6,11 @@ import numpy as np
 
 from skswsgp._law import local_density, student, widths
 from skswsgp._law.law import Observations, PredictiveLaw, is_learned
+from skswsgp._law.waves import choose_waves, waves_of
 from skswsgp._posterior.left_out import LEAST_ERROR
+from skswsgp._rows.column_scale import rank_columns
 from skswsgp._rows.inducing import rows_at_points
-from skswsgp._rows.statistics import is_gain
+from skswsgp._rows.statistics import is_gain, standing_rows
 
 LEAST_ROWS_OF_LAW = 30  # rows that a law needs: fewer show neither widths nor tails
 FITTED_ROWS = 6000  # rows that teach near targets: 2,000 lost .02 nats of powerplant
@@ -51,11 +53,12 @@ def find_neighborhoods(data, numbers, nearest, length_scales, group, sample):
     return Neighborhoods(own, sample, near, nearness)
 
 
-def fit_law(residuals, around):
+def fit_law(residuals, around, columns):
     """Return the `PredictiveLaw` of training rows, and `Observations` at a sample.
 
     `around` are the `Neighborhoods` of the sample, or None where there are too few
-    points, and then the residuals are those of the sample.
+    points, and then the residuals are those of the sample. `columns` (k, D) are the
+    rows of the sample before they are mapped.
     """
     z, sizes, nearness = residuals.standardised, None, None  # (n, Q)
     if around is not None:
@@ -66,25 +69,32 @@ def fit_law(residuals, around):
         z = residuals.standardised  # (k, Q)
     else:
         fade, logs = np.ones(len(z)), np.zeros(z.shape)
-    freedom, coefficients = np.full(z.shape[1], np.inf), np.zeros((2, z.shape[1]))
-    for q in range(z.shape[1]):
+    Q, few = z.shape[1], standing_rows(len(z))[:FITTED_ROWS]
+    freedom, coefficients = np.full(Q, np.inf), np.zeros((2, Q))
+    ranks = rank_columns(columns, np.ones(len(columns)))
+    waves = [waves_of([], ranks)] * Q
+    for q in range(Q):
         if not has_errors(z[:, q]):
             continue
         features = np.column_stack([np.ones(len(z)), logs[:, q]])
+        found = choose_waves(z[few, q], features[few], ranks, columns[few])
+        features = np.column_stack([features, found.features(columns)])
         c, nu = student.fit(z[:, q], features)
         gains = student.log_density(z[:, q], features @ c, nu)
         gains -= student.log_density(z[:, q], 0.0, np.inf)
         if is_likelier(gains, len(c) + 1):
-            freedom[q], coefficients[:, q] = nu, c
+            freedom[q], coefficients[:, q] = nu, c[:2]
+            waves[q] = found._replace(coefficients=c[2:])
     far = scales_far_away(z, freedom, coefficients)
     if not coefficients[1].any():
         sizes = None
     process = np.sqrt(residuals.variance)
     seen = np.quantile(process, (0.05, 0.95), axis=0)
     law = PredictiveLaw(
-        freedom, coefficients, nearness, far, None, seen, sizes, density=None
-    )
-    factor = law.factor(logs, fade)
+        freedom, coefficients, nearness, far, None, seen, sizes, density=None,
+        waves=tuple(waves),
+    )  # fmt: skip
+    factor = law.factor(logs, columns, fade)
     law = law._replace(scale_range=np.quantile(factor, (0.05, 0.95), axis=0))
     return law, Observations(residuals.mean, process, factor, freedom)
 
@@ -108,11 +118,11 @@ def scales_far_away(z, freedom, coefficients):
     return np.where(is_learned(freedom, coefficients), far, 1.0)
 
 
-def normal_scores(law, z, around, sample):
+def normal_scores(law, z, around, sample, columns):
     """Return z of a sample of n rows left out as standard normal values (k, Q).
 
-    z (n, Q) are those of all rows. Scales and tails are those of the law, without its
-    near targets.
+    z (n, Q) are those of all rows, and `columns` (k, D) those of the sample. Scales and
+    tails are those of the law, without its near targets.
     """
     few = z[sample]
     if law is None:
@@ -120,7 +130,7 @@ def normal_scores(law, z, around, sample):
     fade, logs = np.ones(len(few)), np.zeros(few.shape)
     if law.coefficients[1].any():
         fade, logs = features_of_sample(law.sizes, z, around)
-    factor, freedom = law.factor(logs, fade), law.degrees_of_freedom
+    factor, freedom = law.factor(logs, columns, fade), law.degrees_of_freedom
     plain = Observations(0.0 * few, np.ones_like(few), factor, freedom)
     return plain.normal_scores(few)
 

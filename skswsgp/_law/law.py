@@ -1,9 +1,10 @@
 """The law of observations around their predicted means.
 
 An observation is mean + deviation s(x) t, where the deviation is that of the Gaussian
-process, noise included, s(x) follows the sizes of residuals around x, and t is from a
-Student-t distribution. Where it makes held-out rows likelier, the targets of near
-rows take a share of the density (`local_density`). The means stay those of the process.
+process, noise included, and t is from a Student-t distribution. s(x) follows the sizes
+of residuals around x, and waves along columns. Where it makes held-out rows likelier,
+the targets of near rows take a share of the density (`local_density`). The means stay
+those of the process.
 """
 
 from typing import NamedTuple
@@ -38,6 +39,7 @@ class PredictiveLaw(NamedTuple):
     density: LocalDensity | None  # None where near targets have no share
     # (Q,) s between groups of rows that are alike, as on a grid, None without groups
     between: np.ndarray | None = None
+    waves: tuple = ()  # Q `Waves` along columns
 
     def __repr__(self):
         freedom = ", ".join(f"{value:.3g}" for value in self.degrees_of_freedom)
@@ -45,8 +47,10 @@ class PredictiveLaw(NamedTuple):
         scales = ", ".join(f"{a} to {b}" for a, b in zip(low, high, strict=True))
         share = np.zeros(1) if self.density is None else self.density.share
         shares = ", ".join(f"{value:.2g}" for value in share)
+        moved = sorted({int(d) for waves in self.waves for d in waves.moved})
+        along = f" along columns {moved}" if moved else ""
         return (
-            f"PredictiveLaw(degrees of freedom {freedom}; scales {scales}; "
+            f"PredictiveLaw(degrees of freedom {freedom}; scales {scales}{along}; "
             f"share of near targets {shares})"
         )
 
@@ -75,26 +79,31 @@ class PredictiveLaw(NamedTuple):
         wide, far = self.scale_range * factor, self.far_scale * factor
         return self._replace(coefficients=coefficients, scale_range=wide, far_scale=far)
 
-    def factor(self, logarithms, fade):
+    def factor(self, logarithms, columns, fade):
         """Return s (n, Q), which goes with `fade` (n,) from that near to that far away.
 
-        `logarithms` (n, Q) are those of `ResidualSizes`.
+        `logarithms` (n, Q) are those of `ResidualSizes`, and `columns` (n, D) those of
+        the rows before they are mapped.
         """
-        near = np.exp(self.coefficients[0] + self.coefficients[1] * logarithms)
+        near = self.coefficients[0] + self.coefficients[1] * logarithms
+        for q, waves in enumerate(self.waves):
+            near[:, q] += waves.logarithms(columns)
+        near = np.exp(near)
         return near ** fade[:, None] * self.far_scale ** (1.0 - fade[:, None])
 
-    def at(self, mean, process, near):
+    def at(self, mean, process, columns, near):
         """Return the `Observations` of rows with means and deviations (n, Q).
 
-        `near` are the `n_near` points nearest to them: `NearPoints`, or None for none.
+        `columns` (n, D) are those of the rows before they are mapped, and `near` the
+        `n_near` points nearest to them: `NearPoints`, or None for none.
         """
-        fade, logs = np.ones(len(mean)), np.zeros((1, mean.shape[1]))
+        fade, logs = np.ones(len(mean)), np.zeros_like(mean)
         if near is not None:
             fade = self.nearness.fade(near)
         if self.coefficients[1].any():
             logs = self.sizes.logarithms(near.nearest(NEAR + 1))
         less, more = shares_within(process, self.process_range)
-        factor = beyond(self.factor(logs, fade), more, self.between)
+        factor = beyond(self.factor(logs, columns, fade), more, self.between)
         law = Observations(mean, process, factor, self.degrees_of_freedom)
         if near is None or self.density is None:
             return law

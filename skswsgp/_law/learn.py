@@ -117,6 +117,7 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
     # values at points contain the jitter of K, and predictions do not
     mean = sites.expected.mean[first] if sites and sites.rows.at is None else None
     residuals = left_out.leave_one_out(rows, points, trained, settings, mean)
+    columns = merged.take(sample).columns
     law, around = None, None
     lone = merged.n_rows < 2 or (points is not None and len(Z) < 2)
     if settings.predictive != "gaussian" and not lone:
@@ -128,10 +129,11 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
         among = merged, first, nearest, scales, group, sample
         around = fit_law.find_neighborhoods(*among)
         judged = residuals.at(sample) if around is None else residuals
-        known = judged, points, around, merged
+        known = judged, points, around, merged, columns
         law = law_of_residuals(*known, trained, settings, rng)
         law = law.with_points(nearest.Z) if dense else law
-    score = fit_law.normal_scores(law, residuals.standardised, around, sample)
+    scored = residuals.standardised, around, sample, columns
+    score = fit_law.normal_scores(law, *scored)
     found = residuals.at(sample)
     # The residual of merged copies has the noise of their mean, a copy all of its own.
     noise = left_out.noise_of_rows(data.take(every), trained)
@@ -148,12 +150,13 @@ def scales_of_distances(trained, rng):
     return scales
 
 
-def law_of_residuals(residuals, points, around, data, trained, settings, rng):
+def law_of_residuals(residuals, points, around, data, columns, trained, settings, rng):
     """Return the `PredictiveLaw` of merged rows, whose residuals are known.
 
-    `points` are those of `leave_one_out`.
+    `points` are those of `leave_one_out`, and `columns` (k, D) are the rows of the
+    sample before they are mapped.
     """
-    law, observations = fit_law.fit_law(residuals, around)
+    law, observations = fit_law.fit_law(residuals, around, columns)
     widening, between = widening_of_few(law, data, trained, settings, rng)
     law = law.widened(widening)._replace(between=between)
     if points is None or around is None or between is not None:

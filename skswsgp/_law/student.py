@@ -35,6 +35,17 @@ def log_density(z, log_scale, freedom):
     return student_log_density(log_ratio, 2.0 * log_scale, freedom)
 
 
+def score(z, log_scale, freedom):
+    """Return the derivatives of log densities by the log scale, and their variance.
+
+    The variance of one derivative is Fisher's information on the log scale.
+    """
+    share = 1.0 / freedom  # 0 of a Gaussian
+    square = (z * np.exp(-log_scale)) ** 2
+    slope = (1.0 + share) * square / (1.0 + share * square) - 1.0
+    return slope, 2.0 / (1.0 + 3.0 * share)
+
+
 def cdf(z, freedom):
     """Return the probability of a value below z."""
     return ndtr(z) if np.isinf(freedom) else stdtr(freedom, z)
@@ -91,14 +102,14 @@ def fit(z, features):
         c, freedom = parameters[:-1], np.exp(parameters[-1])
         log_scale = features @ c
         square = (z * np.exp(-log_scale)) ** 2
-        pull = (freedom + 1.0) * square / (freedom + square)
         value = -log_density(z, log_scale, freedom).sum() + 0.5 * prior @ c**2
         value += 1.0 / (FREEDOM_PRIOR * freedom)
-        by_c = features.T @ (1.0 - pull) + prior * c
+        slope, _ = score(z, log_scale, freedom)
+        by_c = prior * c - features.T @ slope
         by_freedom = digamma(0.5 * (freedom + 1.0)) - digamma(0.5 * freedom)
-        by_freedom += (pull - 1.0) / freedom - np.log1p(square / freedom)
-        slope = -0.5 * freedom * by_freedom.sum() - 1.0 / (FREEDOM_PRIOR * freedom)
-        return value / n, np.append(by_c, slope) / n
+        by_freedom += slope / freedom - np.log1p(square / freedom)
+        by_log = -0.5 * freedom * by_freedom.sum() - 1.0 / (FREEDOM_PRIOR * freedom)
+        return value / n, np.append(by_c, by_log) / n
 
     bounds = [(-np.log(MOST_FACTOR), np.log(MOST_FACTOR))] * p
     bounds += [np.log((LEAST_FREEDOM, MOST_FREEDOM))]

@@ -29,6 +29,7 @@ class TrainingRows(NamedTuple):
     watch: Callable | None = None  # is told of how many rows a block has that was read
     # (n,) numbers of the inducing points at which rows lie, None where they are unknown
     at: np.ndarray | None = None
+    unmapped: np.ndarray | None = None  # X before it was mapped, None if it was not
 
     @property
     def n_rows(self):
@@ -44,6 +45,12 @@ class TrainingRows(NamedTuple):
     def inputs(self):
         """These rows of X (n, D)."""
         return self.X if self.rows is None else self.X[self.rows]
+
+    @property
+    def columns(self):
+        """These rows of X (n, D) before they were mapped."""
+        X = self.X if self.unmapped is None else self.unmapped
+        return X if self.rows is None else X[self.rows]
 
     def block(self, index):
         """Return X, y and weights of a few of the n rows, with X centred."""
@@ -68,7 +75,8 @@ class TrainingRows(NamedTuple):
         """Return these rows with X @ linear_map, a copy, in place of X."""
         if linear_map is None or is_identity(linear_map):
             return self
-        return self._replace(X=mapped(self.inputs, linear_map), rows=None)
+        X = self.inputs
+        return self._replace(X=mapped(X, linear_map), rows=None, unmapped=X)
 
     def _rows_of(self, index):
         return index if self.rows is None else self.rows[index]

@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 from scipy.special import ndtri
 
-from skswsgp.explain.columns import directions, kernel_by_name
+from skswsgp.explain.columns import directions, kernel_by_name, names_of_columns
 
 
 class Card(str):
@@ -78,7 +78,7 @@ def facts_of(model):
         )
     law = getattr(model, "predictive_law_", None)
     if law is not None:
-        found.append(("law", law_in_words(law)))
+        found.append(("law", law_in_words(law, names_of_columns(model))))
     left_out = getattr(model, "leave_one_out_", None)
     if left_out is not None:
         found.append(("left out", coverage_of(left_out)))
@@ -103,16 +103,20 @@ def scale_of_targets(model):
     return f"mean {numbers(model.y_mean_)}, deviation {spread}{where}"
 
 
-def law_in_words(law):
-    """Return the law of observations around the mean, a part for each output."""
+def law_in_words(law, names):
+    """Return the law of observations around the mean, a part for each output.
+
+    `names` are those of the columns, along which deviations may change.
+    """
     parts = []
-    for freedom, (low, high) in zip(
-        law.degrees_of_freedom, law.scale_range.T, strict=True
-    ):
+    outputs = law.degrees_of_freedom, law.scale_range.T, law.waves
+    for freedom, (low, high), waves in zip(*outputs, strict=True):
         name = "Gaussian"
         if np.isfinite(freedom):
             name = f"Student-t of {freedom:.3g} degrees of freedom"
-        parts.append(f"{name}, deviations times {low:.2g} to {high:.2g}")
+        along = " and ".join(names[d] for d in waves.moved)
+        along = f", along {along}" if along else ""
+        parts.append(f"{name}, deviations times {low:.2g} to {high:.2g}{along}")
     shares = np.zeros(1) if law.density is None else law.density.share
     near = f"; near targets have a share of {numbers(shares)}" if shares.any() else ""
     return "; ".join(parts) + near

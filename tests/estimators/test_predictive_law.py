@@ -103,6 +103,56 @@ def test_intervals_follow_noise_that_grows():
     assert score < 0.9 * interval_score(y, lower, upper)
 
 
+def rows_of_ignored(n, seed):
+    """Return X (n, 4) and y (n, 2), whose noise moves with a column that f ignores."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 4))
+    f = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1]
+    widths = np.column_stack([np.exp(X[:, 3] - 1.0), 0.1 + 0.4 * np.abs(X[:, 2])])
+    return X, f[:, None] + widths * rng.standard_normal((n, 2)), widths
+
+
+@functools.cache
+def model_of_ignored():
+    """Return a model of two outputs, which streams of the same rows have as well."""
+    X, y, _ = rows_of_ignored(400, 0)
+    return make(SWSGPRegressor, random_state=0, n_jobs=1).fit(X, y)
+
+
+def test_widths_follow_noise_along_columns_that_the_mean_ignores():
+    model, (X, y, widths) = model_of_ignored(), rows_of_ignored(4000, 1)
+    lower, upper = model.predict_interval(X, coverage=0.9)
+    held = (lower <= y) & (y <= upper)
+    for q, (places, column) in enumerate(zip(([3], [2]), X.T[[3, 2]], strict=True)):
+        assert_array_equal(np.unique(model.predictive_law_.waves[q].places), places)
+        assert (
+            np.corrcoef(np.log(upper - lower)[:, q], np.log(widths[:, q]))[0, 1] > 0.9
+        )
+        for part in np.array_split(np.argsort(column), 4):
+            assert 0.82 < held[part, q].mean() < 0.97
+
+
+def test_noise_along_columns_is_that_of_columns_before_a_map():
+    X, y, widths = rows_of_ignored(400, 0)
+    model = make(SWSGPRegressor, random_state=0, learn_map=True, n_jobs=1)
+    model.fit(X, y[:, 0])
+    assert not np.array_equal(model.linear_map_, np.eye(4))
+    lower, upper = model.predict_interval(X)
+    assert np.corrcoef(np.log([upper - lower, widths[:, 0]]))[0, 1] > 0.9
+
+
+@pytest.mark.full
+def test_intervals_hold_where_the_noise_is_large_and_where_it_is_small():
+    for seed in range(3):
+        X, y, _ = rows_of_ignored(1000, seed)
+        model = make(SWSGPRegressor, random_state=0).fit(X, y[:, 0])
+        X, y, _ = rows_of_ignored(8000, seed + 10)
+        lower, upper = model.predict_interval(X, coverage=0.9)
+        held = (lower <= y[:, 0]) & (y[:, 0] <= upper)
+        for part in np.array_split(np.argsort(X[:, 3]), 5):
+            assert 0.84 < held[part].mean() < 0.95
+
+
 @pytest.mark.full
 def test_heavy_tails_are_found():
     model, gaussian = model_of("heavy", n=MANY), model_of("heavy", "gaussian", MANY)

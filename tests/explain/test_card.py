@@ -92,6 +92,16 @@ def test_two_outputs_have_two_numbers(data):
     assert facts(model)["law"].count("deviations times") == 2
 
 
+def test_a_description_names_the_columns_along_which_errors_grow():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pandas.DataFrame(rng.uniform(-1, 1, (300, 2)), columns=["dose", "age"])
+    y = np.sin(3 * X.dose) + np.exp(2 * X.age - 2) * rng.standard_normal(300)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    assert facts(model)["law"].endswith(", along age")
+    assert "along columns [1]; share" in repr(model.predictive_law_)
+
+
 def test_a_description_of_classes_names_the_first_labels(data):
     X, y = data
     labels = np.array([*"abcdefgh"])[

@@ -153,7 +153,7 @@ def observations_at(law, deviation):
     """Return the law at one row where the process has a deviation."""
     X, Z = np.zeros((1, 3)), np.random.default_rng(1).normal(size=(6, 3))
     near = measure_distances(X, Z, np.arange(6)[None], np.ones(3))
-    return law.at(np.zeros((1, 2)), np.full((1, 2), deviation), near)
+    return law.at(np.zeros((1, 2)), np.full((1, 2), deviation), X, near)
 
 
 def test_a_law_holds_where_the_process_knows_as_much_as_of_rows_left_out():
