@@ -22,6 +22,7 @@ ON_DEMAND = {
     ("_engine.select", "cuda"),
     ("_fit.solve", "joint"),
     ("_kernel_search.start", "noise"),
+    ("_fit.solve", "noise"),
     ("solvers", "_adam"),
     ("_estimators.latent", "explain"),
     ("_estimators.latent", "joint"),

@@ -194,6 +194,8 @@ def warn_of_training(solver, start):
     if settings.learn_kernel and settings.known_noise is None and not settings.is_trial:
         warn_of_shared_kernel(start.attributes.get("noise_variance_"), data.y)
     if settings.likelihood_record.counts and not settings.is_trial:
+        from skswsgp.noise import warn_of_large_counts
+
         warn_of_large_counts(solver)
     if not solver.solved:
         warn_caller(
@@ -272,30 +274,4 @@ def warn_of_shared_kernel(noise, y):
         warn_caller(
             "none of several outputs has noise, and they share a kernel and a least "
             "noise of 1e-6 of the variance: fits of single outputs are mostly closer."
-        )
-
-
-def warn_of_large_counts(solver):
-    """Warn where the jitter of K, as small as rounding allows, widens intervals.
-
-    A count tells f but for the variance of its site. What the jitter adds to q(f) is at
-    most the jitter itself, and intervals are wider by the root of one plus its ratio to
-    that variance: by 5 % where the ratio is 0.1. Beyond, the shape of a negative
-    binomial is too small as well.
-    """
-    model, sites = solver.engine.model, solver.sites
-    if not isinstance(sites, SiteRows):
-        return
-    precision, _ = sites.record.first_sites(sites.y, model)
-    if sites.rows.at is None:
-        _, added = sites.marginals(model.m, model.L if model.full else model.s)
-    else:  # values at points contain the jitter of K, and predictions do not
-        _, added = solver.predict(solver.data.inputs)
-    added = np.minimum(added, model.jitter * solver.prior_variance)
-    if np.median(precision * added) > 0.1:
-        usual = np.median(sites.y[:, : model.m.shape[1]])
-        warn_caller(
-            f"counts near {usual:.1g} tell more of their rates than rounding leaves: "
-            "intervals are wider than those of the law; use likelihood='gaussian' "
-            "with y_transform='log' for such counts.",
         )

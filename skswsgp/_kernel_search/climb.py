@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import clone
 
 from skswsgp._compiled.threads import one_blas_thread
-from skswsgp._covariance.compile import constant_slots, distance_leaves
+from skswsgp._covariance.compile import distance_leaves
 from skswsgp._kernel_search.kernel_learning import (
     KernelLearner,
     evaluation_work,
@@ -22,8 +22,7 @@ from skswsgp._kernel_search.kernel_learning import (
 )
 from skswsgp._kernel_search.linear_map import ROWS_PER_PARAMETER
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
-from skswsgp._rows.column_scale import rank_columns
-from skswsgp._rows.statistics import spans
+from skswsgp._kernel_search.waves import quarter_waves
 
 # Rows of the first climbs, of which an evaluation takes about a millisecond, and rows
 # that decide between forms that fewer leave undecided. Length-scales of many columns
@@ -52,10 +51,6 @@ SMOOTHNESS = 0.5, 1.5, 2.5, math.inf  # nu of the Matern kernels that are compar
 # climbed first. It is the smoothest one for Adam, and where inducing points are few.
 ROUGH = SMOOTHNESS[2]
 SHORT = 0.03  # factor of length-scales from which quick waves are looked for
-ROWS_PER_HALF_WAVE = 3  # along a column: fewer rows do not tell waves apart
-# Nats that a wave must gain. Hundreds of waves are looked at, and the best of them
-# gains ten nats by chance in one table of a thousand.
-LEAST_WAVE = 10.0
 UNDECIDED = 3.0  # nats: a difference of evidence that more rows may reverse
 ENOUGH = 2e-4  # nats a row that a step gains, or it is the last: no density shows fewer
 
@@ -206,40 +201,29 @@ class Climb:
     def with_waves(self, candidate):
         """Return candidates that see waves along columns, none without waves.
 
-        Rows easily take for noise what moves with a column by a wave only. The column
-        has an endless length-scale then, which nothing shortens again. So the climb
-        begins anew where a wave would have made the targets likelier, with a quarter of
-        the wave as length-scale of its column. If that finds more evidence, and does
-        not lengthen the columns again, each smoothness is tried: what was noise does
-        not tell how smooth a wave is.
+        Rows easily take for noise what moves with a column, or with two, by a wave
+        only. The columns have endless length-scales then, which nothing shortens again.
+        So the climb begins anew where a wave would have made the targets likelier, with
+        a quarter of the wave as length-scale of its column. If that finds more
+        evidence, and does not lengthen the columns again, each smoothness is tried:
+        what was noise does not tell how smooth a wave is.
         """
-        posterior, X = candidate.posterior, candidate.posterior.X
-        ranks = rank_columns(X, np.ones(len(X)))
-        levels = np.array([len(values) for values in ranks.values])
-        moving = np.flatnonzero(levels > 1)  # of D columns, d
-        # No more waves than rows, so that their gains take as long as the evidence. A
-        # slow wave that `NEXT_ROWS[0]` have not shown is too weak for a climb.
-        each = max(ROWS_PER_HALF_WAVE, len(moving))
-        least = NEXT_ROWS[0] // each if len(X) > NEXT_ROWS[0] else 0
-        halves = np.arange(least, len(X) // each) + 1
-        if not (self.frees_length_scales and len(halves)) or np.isinf(candidate.value):
+        posterior, n = candidate.posterior, len(candidate.posterior.X)
+        if not self.frees_length_scales or np.isinf(candidate.value):
             return []
-        shares = ranks.forward(X)[:, moving]  # (N, d) of smaller rows
-        waves = np.cos(np.pi * shares[:, :, None] * halves).reshape(len(X), -1)
-        gains = posterior.feature_gains(waves).reshape(-1, len(halves))
-        gains[halves >= levels[moving, None]] = 0.0  # between levels nothing is known
-        seen, best = gains.max(axis=1) > LEAST_WAVE, gains.argmax(axis=1)
+        n_before = NEXT_ROWS[0] if n > NEXT_ROWS[0] else 0
+        lengths = quarter_waves(posterior, n_before, pairs=n <= NEXT_ROWS[-1])
+        seen = np.isfinite(lengths)
         if not seen.any():
             return []
-        lengths = spans(X)[moving[seen]] / (2.0 * halves[best[seen]])
-        slots = np.flatnonzero(self.length_scales(posterior))[moving[seen]]
+        slots = np.flatnonzero(length_scales(posterior))[seen]
         start = self.posterior(candidate.form).start.copy()
-        start[slots] = np.minimum(start[slots], np.log(lengths))
+        start[slots] = np.minimum(start[slots], np.log(lengths[seen]))
         shorter = start[slots] < posterior.start[slots]
         middle = 0.5 * (start + posterior.start)[slots]
         found, before = [], candidate.form.nu
         for nu in sorted(self.smoothness, key=lambda nu: nu != before):
-            form = Form(nu, shared=X.shape[1] == 1)
+            form = Form(nu, shared=len(seen) == 1)
             found.append(self.climbed_anew(candidate, form, start))
             start = found[0].posterior.start
             gone = shorter & (start[slots] >= middle)  # back to where the climb began
@@ -282,7 +266,7 @@ class Climb:
         """
         form, n = candidates[0].form, len(self.start.noise)
         posterior = self.posterior(form)
-        constants = np.flatnonzero(~self.length_scales(posterior)[:-n])
+        constants = np.flatnonzero(~length_scales(posterior)[:-n])
         posterior.start[constants] = posterior.bounds[constants, 0]
         posterior.medians = posterior.start
         size = len(posterior.start)
@@ -299,7 +283,7 @@ class Climb:
         """
         form = Form(self.middle, shared=True)
         posterior = self.posterior(form)
-        lengths = self.length_scales(posterior)
+        lengths = length_scales(posterior)
         posterior.start = posterior.start + math.log(SHORT) * lengths
         return candidate._replace(form=form, posterior=posterior, hessian=None)
 
@@ -317,7 +301,7 @@ class Climb:
         if alike or not (self.more and len(noisy)):
             return []
         start = posterior.start.copy()
-        lengths = np.flatnonzero(self.length_scales(posterior))
+        lengths = np.flatnonzero(length_scales(posterior))
         for q in noisy:
             y, ratios = few.y[:, [q]], few.ratios[:, [q]]
             one = KernelLearner(few.X, y, ratios, few.weight, few.options)
@@ -349,7 +333,7 @@ class Climb:
         A smoother kernel of the same length-scales varies so little that the first
         step of a climb from there would end far off.
         """
-        shorter = math.log(0.5) * self.length_scales(posterior)
+        shorter = math.log(0.5) * length_scales(posterior)
         point, before = posterior.start, -np.inf
         while (now := posterior.density(point)) > before:
             posterior.start, before = point, now
@@ -387,18 +371,12 @@ class Climb:
         The share of the rows that so many columns need narrows that of the variance,
         which tells whether there is a function, and its square narrows the others.
         """
-        lengths, n = self.length_scales(posterior), len(self.start.noise)
+        lengths, n = length_scales(posterior), len(self.start.noise)
         share = self.share ** np.array([2, 1, 2])
         length, constant, noise = LEAST_WIDTH + share * (np.array(widths) - LEAST_WIDTH)
         out = np.where(lengths, length, constant)
         out[-n:] = noise
         return out**2
-
-    def length_scales(self, posterior):
-        """Return which entries (P + Q,) of a point are length-scales."""
-        free, struct = posterior.compiled.free, posterior.compiled.struct
-        constant = np.isin(np.flatnonzero(free), constant_slots(struct))
-        return np.append(~constant, np.zeros(len(self.start.noise), dtype=bool))
 
     def turned(self, plain, always):
         """Return the candidate with a map of the columns if its evidence is larger.
@@ -496,13 +474,9 @@ def climb_given(learner, start, around, rng, learn_map=False):
         free = posterior.compiled.free
         posterior.medians[: free.sum()] = np.log(around[free])
         moves, found = posterior.moves(noise=noise_free), []
-        struct = posterior.compiled.struct
-        slots = struct.slot[distance_leaves(struct)]
-        scales = np.isin(np.arange(len(free)), slots)[free]
-        scales = np.append(scales, np.zeros(len(start.noise)))
-        first = posterior.start
+        first, lengths = posterior.start, length_scales(posterior)
         for factor in GIVEN_FACTORS:
-            point = first + math.log(factor) * scales
+            point = first + math.log(factor) * lengths
             posterior.start = point.clip(*posterior.bounds.T)
             found.append(posterior.maximize(moves, FIRST_STEPS))
         posterior.start, *_ = max(found, key=lambda one: one[1])
@@ -517,6 +491,13 @@ def climb_given(learner, start, around, rng, learn_map=False):
             moves = posterior.moves(noise=noise_free)
             posterior.start, *_ = posterior.maximize(moves, MAP_STEPS)
     return fit_at(posterior, start, noise_free)
+
+
+def length_scales(posterior):
+    """Return which entries (P + Q,) of a point of a posterior are length-scales."""
+    free, struct = posterior.compiled.free, posterior.compiled.struct
+    lengths = np.isin(np.flatnonzero(free), struct.slot[distance_leaves(struct)])
+    return np.append(lengths, np.zeros(posterior.y.shape[1], dtype=bool))
 
 
 def fit_at(posterior, before, noise_free):

@@ -6,7 +6,7 @@ import numpy as np
 
 from skswsgp._law import local_density, student, widths
 from skswsgp._law.law import Observations, PredictiveLaw, is_learned
-from skswsgp._law.waves import choose_waves, waves_of
+from skswsgp._law.scale_waves import choose_waves, waves_of
 from skswsgp._posterior.left_out import LEAST_ERROR
 from skswsgp._rows.column_scale import rank_columns
 from skswsgp._rows.inducing import rows_at_points
@@ -86,8 +86,7 @@ def fit_law(residuals, around, columns):
             freedom[q], coefficients[:, q] = nu, c[:2]
             waves[q] = found._replace(coefficients=c[2:])
     far = scales_far_away(z, freedom, coefficients)
-    if not coefficients[1].any():
-        sizes = None
+    sizes = sizes if coefficients[1].any() else None
     process = np.sqrt(residuals.variance)
     seen = np.quantile(process, (0.05, 0.95), axis=0)
     law = PredictiveLaw(

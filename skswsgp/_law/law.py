@@ -47,7 +47,7 @@ class PredictiveLaw(NamedTuple):
         scales = ", ".join(f"{a} to {b}" for a, b in zip(low, high, strict=True))
         share = np.zeros(1) if self.density is None else self.density.share
         shares = ", ".join(f"{value:.2g}" for value in share)
-        moved = sorted({int(d) for waves in self.waves for d in waves.moved})
+        moved = sorted({int(d) for waves in self.waves for d in waves.places})
         along = f" along columns {moved}" if moved else ""
         return (
             f"PredictiveLaw(degrees of freedom {freedom}; scales {scales}{along}; "

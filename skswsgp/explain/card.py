@@ -114,7 +114,7 @@ def law_in_words(law, names):
         name = "Gaussian"
         if np.isfinite(freedom):
             name = f"Student-t of {freedom:.3g} degrees of freedom"
-        along = " and ".join(names[d] for d in waves.moved)
+        along = " and ".join(names[d] for d in np.unique(waves.places))
         along = f", along {along}" if along else ""
         parts.append(f"{name}, deviations times {low:.2g} to {high:.2g}{along}")
     shares = np.zeros(1) if law.density is None else law.density.share

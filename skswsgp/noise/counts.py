@@ -11,8 +11,10 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from skswsgp._compiled.threads import ROWS_AT_ONCE, row_blocks
+from skswsgp._linear.site_rows import SiteRows
 from skswsgp._point import log_rates
 from skswsgp._point.likelihoods import MOST_LOG_RATE
+from skswsgp._solvers.progress import warn_caller
 
 # Nodes of the integral over f for the probability of at most k, and of the sum over
 # counts on either side of y for a score. The former are evenly spaced, for the
@@ -122,3 +124,29 @@ class Counts(NamedTuple):
                 middle = np.floor(0.5 * (left + right - 1.0))
                 total += (right - left) * (self.cdf(middle) - step) ** 2
         return total
+
+
+def warn_of_large_counts(solver):
+    """Warn where the jitter of K, as small as rounding allows, widens intervals.
+
+    A count tells f but for the variance of its site. What the jitter adds to q(f) is at
+    most the jitter itself, and intervals are wider by the root of one plus its ratio to
+    that variance: by 5 % where the ratio is 0.1. Beyond, the shape of a negative
+    binomial is too small as well.
+    """
+    model, sites = solver.engine.model, solver.sites
+    if not isinstance(sites, SiteRows):
+        return
+    precision, _ = sites.record.first_sites(sites.y, model)
+    if sites.rows.at is None:
+        _, added = sites.marginals(model.m, model.L if model.full else model.s)
+    else:  # values at points contain the jitter of K, and predictions do not
+        _, added = solver.predict(solver.data.inputs)
+    added = np.minimum(added, model.jitter * solver.prior_variance)
+    if np.median(precision * added) > 0.1:
+        usual = np.median(sites.y[:, : model.m.shape[1]])
+        warn_caller(
+            f"counts near {usual:.1g} tell more of their rates than rounding leaves: "
+            "intervals are wider than those of the law; use likelihood='gaussian' "
+            "with y_transform='log' for such counts.",
+        )

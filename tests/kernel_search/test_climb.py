@@ -19,6 +19,7 @@ from skswsgp._kernel_search.kernel_learning import (
     KernelLearner,
     LearningOptions,
 )
+from skswsgp._kernel_search.waves import ROWS_PER_HALF_WAVE
 from skswsgp._solvers.auto import default_kernel
 
 
@@ -174,21 +175,36 @@ def test_a_wave_that_the_climb_leaves_again_is_the_last(monkeypatch):
         assert climbs(leave=True) == 1
 
 
-@pytest.mark.parametrize(("n", "least"), [(500, 1), (600, 101)])
-def test_slow_waves_are_looked_for_on_few_rows_only(n, least, monkeypatch, rng):
+@pytest.mark.parametrize(
+    ("n", "n_before", "pairs"), [(500, 0, True), (600, 500, True), (1100, 500, False)]
+)
+def test_slow_waves_and_pairs_are_looked_for_on_few_rows_only(
+    n, n_before, pairs, monkeypatch, rng
+):
     X = rng.uniform(size=(n, 5))
     climb, _ = climb_of(X, X[:, 0] + rng.normal(size=n), smoothness=(2.5,))
-    widths, gains = [], module.LogPosterior.feature_gains
+    asked = []
 
-    def record(self, features):
-        widths.append(features.shape[1])
-        return gains(self, features)
+    def none(posterior, n_before, pairs):
+        asked.append((n_before, pairs))
+        return np.full(5, np.inf)
 
-    monkeypatch.setattr(module.LogPosterior, "feature_gains", record)
+    monkeypatch.setattr(module, "quarter_waves", none)
     with one_blas_thread():
         few = climb.climbed(module.Form(2.5), None, 5)
-        climb.with_waves(climb.moved_on(few, climb.learner))
-    assert widths == [5 * (n // 5 - least + 1)]
+        assert climb.with_waves(climb.moved_on(few, climb.learner)) == []
+    assert asked == [(n_before, pairs)]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_wave_of_two_columns_is_not_taken_for_noise(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(1000, 8))
+    f = np.sin(14.0 * X[:, 0]) * np.cos(10.0 * X[:, 1]) + 4.0 * np.abs(X[:, 2] - 0.5)
+    y = f + 0.2 * rng.normal(size=1000)
+    fit, _ = climb_of(X, y, smoothness=(2.5,))[0].run()
+    assert (fit.kernel.k2.length_scale[:2] < 1.0).all()
+    assert fit.noise[0] * y.var() < 0.08  # 0.04, and 0.3 where the wave is noise
 
 
 def test_the_best_of_few_is_that_of_the_rows_that_are_asked_for(rng):
@@ -205,9 +221,14 @@ def test_no_wave_is_looked_for_between_levels(monkeypatch, rng):
     X = np.c_[rng.integers(3, size=300), rng.uniform(size=300)] + 0.0
     y = X[:, 0] + np.sin(20.0 * X[:, 1]) + 0.1 * rng.normal(size=300)
     climb, y = climb_of(X, y, smoothness=(2.5,))
-    most = module.FIRST_ROWS // module.ROWS_PER_HALF_WAVE
+    most = module.FIRST_ROWS // ROWS_PER_HALF_WAVE
     highest = np.tile(np.arange(most) + 50.0, 2)  # gains of each wave
-    monkeypatch.setattr(module.LogPosterior, "feature_gains", lambda *_: highest)
+
+    def gains(_, features):  # none of pairs, nor of waves that are zero
+        found = highest if features.shape[1] == len(highest) else 0.0
+        return np.where(features.any(axis=0), found, 0.0)
+
+    monkeypatch.setattr(module.LogPosterior, "feature_gains", gains)
     monkeypatch.setattr(module.LogPosterior, "maximize", lambda self, *_, **__: (
         self.start, 0.0, None
     ))  # fmt: skip

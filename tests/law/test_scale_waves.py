@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import approx_fprime, minimize
 
 from skswsgp._law import student
-from skswsgp._law.waves import MOST_HALF_WAVES, choose_waves, wave_gains, waves_of
+from skswsgp._law.scale_waves import MOST_HALF_WAVES, choose_waves, wave_gains, waves_of
 from skswsgp._rows.column_scale import rank_columns
 
 HALVES = 1 + np.arange(MOST_HALF_WAVES)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skswsgp._kernel_search.climb import LEAST_WAVE
+from skswsgp._kernel_search.waves import LEAST_WAVE
 from skswsgp._law import student
 from skswsgp._rows.column_scale import RankColumns
 from skswsgp._rows.statistics import ROUNDING
@@ -38,11 +38,6 @@ class Waves(NamedTuple):
     halves: np.ndarray  # (W,) half waves over the range of training rows
     ranks: RankColumns  # of W columns, one of each wave
     coefficients: np.ndarray  # (W,)
-
-    @property
-    def moved(self):
-        """The columns along which scales change."""
-        return np.unique(self.places)
 
     def features(self, columns):
         """Return the waves (n, W) at rows of columns (n, D)."""
@@ -72,8 +67,8 @@ def choose_waves(z, features, ranks, columns):
         gains[halves >= levels[:, None]] = 0.0  # between levels nothing is known
         d, k = np.unravel_index(gains.argmax(), gains.shape)
         if not gains[d, k] > LEAST_WAVE:
-            return waves_of([(d, halves[k]) for d, k in waves], ranks)
-        waves.append((d, k))
+            return waves_of(waves, ranks)
+        waves.append((d, halves[k]))
         wave = waves_along(shares[:, d], halves[k])
         features = np.column_stack([features, wave])
 
