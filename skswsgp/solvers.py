@@ -98,7 +98,9 @@ class Adam(BaseEstimator):
         An epoch that improves the best loss, or the best validation score, by less
         than this, in nats a row, counts as no change.
     n_iter_no_change : int, default=10
-        Number of epochs without change after which training stops.
+        Number of epochs without change after which training stops, where rows are held
+        out. Otherwise the learning rate then falls to its end over as many epochs as
+        have passed: a loss that stays where it is says that steps are too long.
     early_stopping : bool or "auto", default="auto"
         Whether rows are held out, to stop when their predictive density no longer
         rises, and to keep the best epoch. "auto" holds rows out where there are more

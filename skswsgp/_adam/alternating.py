@@ -20,6 +20,7 @@ class AlternatingSolver(Solver):
     falls over all rounds.
     """
 
+    title = "Natural(optimize_inducing=True)"
     takes_steps = True
     keeps_best = True  # by the loss, where no rows are held out
     n_rounds = SOLVES

@@ -12,16 +12,26 @@ class Schedule(NamedTuple):
     """The steps of Adam in a fit, and the learning rate of each."""
 
     rate: float  # learning rate of the first step
-    epochs: int
+    epochs: int  # in all
     n_steps: int  # steps in an epoch
+    begin: int = 0  # the epoch from which on the rate falls
 
     def rate_at(self, epoch, step):
         """Return the learning rate of a step of an epoch, both counted from 0.
 
         It falls along half a cosine to FINAL_RATE.
         """
-        phase = (epoch + step / self.n_steps) / self.epochs
+        phase = (epoch - self.begin + step / self.n_steps) / (self.epochs - self.begin)
         return self.rate * (FINAL_RATE + (1.0 - FINAL_RATE) * half_cosine(phase))
+
+    def falling(self, epoch):
+        """Return the schedule whose rate falls to its end from an epoch on.
+
+        It takes as many epochs for that as have passed, or those that are left. Losses
+        that no longer improve under a high rate say that the steps are too long.
+        """
+        end = min(2 * epoch, self.epochs)
+        return self._replace(rate=self.rate_at(epoch, 0), begin=epoch, epochs=end)
 
 
 def steps_per_epoch(n_rows, batch_size):

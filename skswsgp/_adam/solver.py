@@ -23,7 +23,7 @@ class AdamSolver(Solver):
     finds_optimum = False
     takes_steps = True
     local_divergences = True
-    converged = False  # `History` decides when to stop
+    converged = False  # `ends` decides when to stop
 
     def __init__(self, engine, rows, kernel, settings, rng, feature_scale):
         data = rows.sample
@@ -46,6 +46,12 @@ class AdamSolver(Solver):
     def advance(self, index, part=None):
         given = self.steps, self.weight, self.loader, self.rng, self.schedule
         return run_epoch(*given, index, part)
+
+    def ends(self, history):
+        n_epochs, held_out = len(history.losses), len(history.scores) > 0
+        if history.stalled and not held_out and self.schedule.begin == 0:
+            self.schedule = self.schedule.falling(n_epochs)
+        return n_epochs >= self.schedule.epochs or (held_out and history.stalled)
 
     @classmethod
     def count_inducing(cls, n_rows, n_features, tuning):

@@ -169,7 +169,7 @@ def train(solver, start, task):
                 best = described()
             most = solver.n_rounds
             task.lines.after_round(history, solver.unit, most)
-            if task.end_epoch(fitted) or history.stalled or solver.converged:
+            if task.end_epoch(fitted) or solver.ends(history):
                 break
     except (KeyboardInterrupt, FloatingPointError) as error:
         by_hand = isinstance(error, KeyboardInterrupt)

@@ -283,8 +283,7 @@ class Climb:
         """
         form = Form(self.middle, shared=True)
         posterior = self.posterior(form)
-        lengths = length_scales(posterior)
-        posterior.start = posterior.start + math.log(SHORT) * lengths
+        posterior.start = posterior.start + math.log(SHORT) * length_scales(posterior)
         return candidate._replace(form=form, posterior=posterior, hessian=None)
 
     def apart(self, candidate):

@@ -117,18 +117,18 @@ def scales_far_away(z, freedom, coefficients):
     return np.where(is_learned(freedom, coefficients), far, 1.0)
 
 
-def normal_scores(law, z, around, sample, columns):
+def normal_scores(law, residuals, around, sample, columns):
     """Return z of a sample of n rows left out as standard normal values (k, Q).
 
-    z (n, Q) are those of all rows, and `columns` (k, D) those of the sample. Scales and
-    tails are those of the law, without its near targets.
+    The residuals are those of all rows, and `columns` (k, D) those of the sample.
+    Scales and tails are those of the law, without its near targets.
     """
-    few = z[sample]
+    few = residuals.standardised[sample]
     if law is None:
         return few
     fade, logs = np.ones(len(few)), np.zeros(few.shape)
     if law.coefficients[1].any():
-        fade, logs = features_of_sample(law.sizes, z, around)
+        fade, logs = features_of_sample(law.sizes, residuals.standardised, around)
     factor, freedom = law.factor(logs, columns, fade), law.degrees_of_freedom
     plain = Observations(0.0 * few, np.ones_like(few), factor, freedom)
     return plain.normal_scores(few)

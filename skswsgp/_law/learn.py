@@ -132,8 +132,7 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
         known = judged, points, around, merged, columns
         law = law_of_residuals(*known, trained, settings, rng)
         law = law.with_points(nearest.Z) if dense else law
-    scored = residuals.standardised, around, sample, columns
-    score = fit_law.normal_scores(law, *scored)
+    score = fit_law.normal_scores(law, residuals, around, sample, columns)
     found = residuals.at(sample)
     # The residual of merged copies has the noise of their mean, a copy all of its own.
     noise = left_out.noise_of_rows(data.take(every), trained)

@@ -51,6 +51,10 @@ class Solver(ABC):
     def converged(self):
         """Whether another round would hardly change the model."""
 
+    def ends(self, history):
+        """Return whether the round that a `History` has as its last one is the last."""
+        return history.stalled or self.converged
+
     @classmethod
     def count_inducing(cls, n_rows, n_features, tuning):
         """Return M, which may still be cut to the number of distinct rows."""

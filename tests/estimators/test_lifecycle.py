@@ -151,7 +151,9 @@ def test_auto_holds_rows_out_where_adam_takes_steps(params, holds_out, tune):
 def test_training_stops_without_improvement():
     X, y = small_data()
     model = small_model(max_iter=50, tol=100.0, n_iter_no_change=4).fit(X, y)
-    assert model.n_iter_ == 5
+    assert model.n_iter_ == 5 + 5  # as many epochs for the rate to fall
+    model = small_model(max_iter=7, tol=100.0, n_iter_no_change=4).fit(X, y)
+    assert model.n_iter_ == 7
     model = small_model(max_iter=50, tol=100.0, n_iter_no_change=4)
     model.fit(X, y, X_val=X, y_val=y)
     assert model.n_iter_ == 5

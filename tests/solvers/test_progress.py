@@ -59,6 +59,17 @@ def test_learning_rate_falls_along_half_a_cosine():
     assert (np.diff(rates) < 0).all()
 
 
+def test_learning_rate_falls_as_long_as_it_was_high():
+    schedule = Schedule(0.1, epochs=10, n_steps=100)
+    for epoch, end in ((3, 6), (7, 10)):
+        falling = schedule.falling(epoch)
+        rates = [falling.rate_at(e, s) for e in range(epoch, end) for s in range(100)]
+        assert falling.epochs == end
+        assert rates[0] == pytest.approx(schedule.rate_at(epoch, 0))
+        assert rates[-1] == pytest.approx(FINAL_RATE * rates[0], rel=0.1)
+        assert (np.diff(rates) < 0).all()
+
+
 def test_history_stalls_without_improvement():
     history = History(tol=0.1, n_iter_no_change=2)
     assert history.add(1.0, -1.0, None)
