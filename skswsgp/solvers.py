@@ -89,18 +89,19 @@ class Adam(BaseEstimator):
     batch_size : int, default=64
         Number of rows of a minibatch. Blocks of a dask collection have their own.
     learning_rate : float, default=0.02
-        Length of the first step. It falls along half a cosine to a hundredth over
-        `max_iter` epochs, and stays constant in a stream.
+        Length of the first step. It falls along half a cosine to a hundredth, over
+        `max_iter` epochs or fewer (`n_iter_no_change`), and stays constant in a stream.
     max_iter : int, default=200
-        Largest number of epochs. A fit normally ends there, without a
-        `ConvergenceWarning`, because the learning rate falls over as many epochs.
+        Largest number of epochs. An end there is no `ConvergenceWarning`, because the
+        learning rate has fallen to its end.
     tol : float, default=1e-5
         An epoch that improves the best loss, or the best validation score, by less
         than this, in nats a row, counts as no change.
     n_iter_no_change : int, default=10
         Number of epochs without change after which training stops, where rows are held
         out. Otherwise the learning rate then falls to its end over as many epochs as
-        have passed: a loss that stays where it is says that steps are too long.
+        have passed, or what is left of `max_iter`: a loss that stays where it is says
+        that steps are too long.
     early_stopping : bool or "auto", default="auto"
         Whether rows are held out, to stop when their predictive density no longer
         rises, and to keep the best epoch. "auto" holds rows out where there are more

@@ -10,11 +10,13 @@ from numba import get_thread_id, prange
 from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_parallel
 from skswsgp._compiled.pointers import by_address
 from skswsgp._compiled.threads import CHUNKS, chunk_bounds
+from skswsgp._compiled.tiles import BLOCK, set_products
 from skswsgp._covariance.pairs import TRIANGLE
 from skswsgp._covariance.program import tile_vjp
 from skswsgp._engine.cpu_loops import clear_chunk, factorise_shared
 from skswsgp._point import bound, posterior
 from skswsgp._point.divergence import divergence_vjp
+from skswsgp._point.full_covariance import PANEL_COLUMNS
 from skswsgp._point.state import thread_view
 
 
@@ -179,3 +181,29 @@ def dense_gradients(
             call_dense_chunks(address, given)
         end_dense_step(model, batch, start, n, H, kl, jitter, factors, stack, grads)
         add_chunks(grads)
+
+
+@njit
+def factor_panel_vjp(L, q, active, at, d_S, first, panel, product, d_L):
+    """Add the derivatives by all rows active[at] of L in the columns from `first`.
+
+    d/dL_w = 2 d_S L_w, where L_w are rows active[at] of L and d_S is symmetric. There
+    are PANEL_COLUMNS columns, which are multiplied in tiles. `panel` and `product`
+    (side, PANEL_COLUMNS) are scratch. Entries of d_L above its diagonal are undefined.
+    """
+    H, stop = active.shape[1], min(first + PANEL_COLUMNS, L.shape[2])
+    begin, end = np.uint64(first), np.uint64(stop)  # signed ones may be negative
+    start = 0
+    while start < H and active[at, start] < first:
+        start += 1
+    for h in range(start, H):
+        row = active[at, h]
+        for j in range(begin, end):
+            panel[h, j - begin] = 2.0 * L[q, row, j]
+    for i in range(start // BLOCK * BLOCK, H, BLOCK):
+        for j in range(0, stop - first, BLOCK):
+            set_products(d_S, i, panel, j, start, H, product, i, j)
+    for h in range(start, H):
+        row = active[at, h]
+        for j in range(begin, end):
+            d_L[q, row, j] += product[h, j - begin]

@@ -12,19 +12,19 @@ from collections import namedtuple
 import numpy as np
 from numba import prange
 
-from skswsgp._adam.gradients import dense_gradients, local_gradients
+from skswsgp._adam.gradients import (
+    dense_gradients,
+    factor_panel_vjp,
+    local_gradients,
+)
+from skswsgp._adam.moves import step_factor, update_row
 from skswsgp._adam.union import choose_active
 from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_parallel, njit_row
 from skswsgp._compiled.linalg import padded
 from skswsgp._compiled.pointers import by_address
 from skswsgp._compiled.threads import CHUNKS
-from skswsgp._point.adam_step import (
-    bias_corrections,
-    step_factor,
-    update_parameters,
-    update_row,
-)
-from skswsgp._point.full_covariance import PANEL_COLUMNS, factor_panel_vjp
+from skswsgp._point.adam_step import bias_corrections, update_parameters
+from skswsgp._point.full_covariance import PANEL_COLUMNS
 
 # The inducing points that a minibatch touches, and derivatives by their rows.
 # Arrays but `slot` and `d_L` have a leading axis of parts, which `part_view` removes.

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from skswsgp._solvers.progress import half_cosine
 
 FINAL_RATE = 0.01  # learning rate of the last step, relative to the first
+STEPS_PER_BLOCK = 32  # minibatches between two checks of the neighbour lists
 
 
 class Schedule(NamedTuple):
@@ -14,24 +15,29 @@ class Schedule(NamedTuple):
     rate: float  # learning rate of the first step
     epochs: int  # in all
     n_steps: int  # steps in an epoch
-    begin: int = 0  # the epoch from which on the rate falls
+    begin: int = 0  # the epoch from which on the rate falls faster
+    phase: float = 0.0  # that of the half cosine there, from 0 to 1
 
     def rate_at(self, epoch, step):
         """Return the learning rate of a step of an epoch, both counted from 0.
 
         It falls along half a cosine to FINAL_RATE.
         """
-        phase = (epoch - self.begin + step / self.n_steps) / (self.epochs - self.begin)
+        share = (epoch - self.begin + step / self.n_steps) / (self.epochs - self.begin)
+        phase = self.phase + (1.0 - self.phase) * share
         return self.rate * (FINAL_RATE + (1.0 - FINAL_RATE) * half_cosine(phase))
 
     def falling(self, epoch):
-        """Return the schedule whose rate falls to its end from an epoch on.
+        """Return the schedule whose rate falls to its end faster from an epoch on.
 
-        It takes as many epochs for that as have passed, or those that are left. Losses
-        that no longer improve under a high rate say that the steps are too long.
+        It takes as many epochs for that as have passed, or those that are left, and
+        falls faster once. Losses that no longer improve under a high rate say that the
+        steps are too long.
         """
-        end = min(2 * epoch, self.epochs)
-        return self._replace(rate=self.rate_at(epoch, 0), begin=epoch, epochs=end)
+        if self.begin > 0:
+            return self
+        end, phase = min(2 * epoch, self.epochs), epoch / self.epochs
+        return self._replace(begin=epoch, phase=phase, epochs=end)
 
 
 def steps_per_epoch(n_rows, batch_size):

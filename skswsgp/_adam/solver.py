@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from skswsgp._adam.schedule import Schedule, steps_per_epoch
+from skswsgp._adam.schedule import STEPS_PER_BLOCK, Schedule, steps_per_epoch
 from skswsgp._adam.steps import make_steps
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
-from skswsgp._point.adam_step import STEPS_PER_BLOCK, require_finite_training
+from skswsgp._point.adam_step import require_finite_training
 from skswsgp._rows.data import memory_budget
 from skswsgp._solvers.auto import bytes_of_full_covariance
 from skswsgp._solvers.solver import Solver
@@ -15,7 +15,8 @@ from skswsgp._solvers.solver import Solver
 class AdamSolver(Solver):
     """Epochs of minibatches, which train kernel, noise, q(u) and inducing inputs.
 
-    The learning rate falls over `settings.max_iter` epochs.
+    The learning rate falls over `settings.max_iter` epochs, or earlier where losses
+    stall: see `Schedule`.
     """
 
     title = "steps of Adam"
@@ -49,7 +50,7 @@ class AdamSolver(Solver):
 
     def ends(self, history):
         n_epochs, held_out = len(history.losses), len(history.scores) > 0
-        if history.stalled and not held_out and self.schedule.begin == 0:
+        if history.stalled and not held_out:
             self.schedule = self.schedule.falling(n_epochs)
         return n_epochs >= self.schedule.epochs or (held_out and history.stalled)
 

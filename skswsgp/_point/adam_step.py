@@ -5,7 +5,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_small
+from skswsgp._compiled.jit import njit, njit_small
 from skswsgp._compiled.special import exponential
 from skswsgp._covariance.compile import log_units
 from skswsgp._covariance.program import kernel_of, only_kernel, refresh_scales
@@ -18,7 +18,6 @@ NOT_FINITE = (
     "a parameter overflowed; lower learning_rate, bound the kernel's parameters, or "
     "scale X and y."
 )
-STEPS_PER_BLOCK = 32  # minibatches between two checks of the neighbour lists
 
 # Bounds and units of steps, first and second moments, counts of steps
 Optimizer = namedtuple(
@@ -85,29 +84,6 @@ def step_positive(values, row, j, derivative, moments, first, second):
     """Add a step to the logarithm of values[row, j]."""
     gradient = derivative * values[row, j]
     values[row, j] *= exponential(adam_step(gradient, moments, row, j, first, second))
-
-
-@njit_inner
-def step_factor(L, row, derivatives, moments, first, second):
-    """Add steps to a row of L (M, M), and to the logarithm of its diagonal entry."""
-    for j in range(row):
-        step_linear(L, row, j, derivatives[j], 1.0, moments, first, second)
-    step_positive(L, row, row, derivatives[row], moments, first, second)
-
-
-@njit_inline
-def update_row(model, optimizer, rows, i, row, rate):
-    """Take a step for m, Z and a diagonal S of a point, from the derivatives i."""
-    optimizer.row_steps[row] += 1
-    fast, slow = bias_corrections(optimizer.row_steps[row], rate)
-    for j in range(model.m.shape[1]):
-        step_linear(model.m, row, j, rows.d_m[i, j], 1.0, optimizer.m, fast, slow)
-        if not model.full:
-            step_positive(model.s, row, j, rows.d_s[i, j], optimizer.s, fast, slow)
-    if model.train_inducing:
-        for j in range(model.Z.shape[1]):
-            unit, slope = optimizer.feature_scale[j], rows.d_Z[i, j]
-            step_linear(model.Z, row, j, slope, unit, optimizer.Z, fast, slow)
 
 
 @njit

@@ -1,4 +1,4 @@
-"""S_w = L_w L_w' of the rows of L that one row of data uses, and its adjoint.
+"""S_w = L_w L_w' of the rows of L that one row of data uses.
 
 L is lower triangular, with zeros above the diagonal, and there is one for each latent
 function (section 3.3 of the paper). Its rows are given by their indices. Any order is
@@ -7,12 +7,9 @@ shorter row does. Only `quadratic_form` also takes an L with fewer columns than 
 whose columns are draws from q(u).
 """
 
-import numpy as np
-
 from skswsgp._compiled.jit import njit
-from skswsgp._compiled.tiles import BLOCK, set_products
 
-# Columns of a panel of `factor_panel_vjp`, or rows of a matrix, that fit in a cache
+# Columns of L, or rows of a matrix, that fit in a cache
 PANEL_COLUMNS = 128
 
 
@@ -64,29 +61,3 @@ def quadratic_form(L, q, rows, H, a, projection):
     for j in range(projection.shape[0]):
         square += projection[j] * projection[j]
     return square
-
-
-@njit
-def factor_panel_vjp(L, q, active, at, d_S, first, panel, product, d_L):
-    """Add the derivatives by all rows active[at] of L in the columns from `first`.
-
-    d/dL_w = 2 d_S L_w, where L_w are rows active[at] of L and d_S is symmetric. There
-    are PANEL_COLUMNS columns, which are multiplied in tiles. `panel` and `product`
-    (side, PANEL_COLUMNS) are scratch. Entries of d_L above its diagonal are undefined.
-    """
-    H, stop = active.shape[1], min(first + PANEL_COLUMNS, L.shape[2])
-    begin, end = np.uint64(first), np.uint64(stop)  # signed ones may be negative
-    start = 0
-    while start < H and active[at, start] < first:
-        start += 1
-    for h in range(start, H):
-        row = active[at, h]
-        for j in range(begin, end):
-            panel[h, j - begin] = 2.0 * L[q, row, j]
-    for i in range(start // BLOCK * BLOCK, H, BLOCK):
-        for j in range(0, stop - first, BLOCK):
-            set_products(d_S, i, panel, j, start, H, product, i, j)
-    for h in range(start, H):
-        row = active[at, h]
-        for j in range(begin, end):
-            d_L[q, row, j] += product[h, j - begin]

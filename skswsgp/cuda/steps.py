@@ -4,6 +4,8 @@ from collections import namedtuple
 
 import numpy as np
 
+from skswsgp._adam.moves import update_row
+from skswsgp._adam.schedule import STEPS_PER_BLOCK
 from skswsgp._adam.steps import Steps
 from skswsgp._compiled.jit import njit_inner
 from skswsgp._compiled.threads import row_blocks
@@ -50,7 +52,7 @@ def move_point(k, model, optimizer, uses, d_m, d_s, d_points, sums, rate):
         for values, out in ((d_m, sums.d_m), (d_s, sums.d_s), (d_points, sums.d_Z)):
             for j in range(out.shape[1]):
                 out[k, j] = sum_of_uses(values, uses, k, j)
-        adam_step.update_row(model, optimizer, sums, k, point, rate[0])
+        update_row(model, optimizer, sums, k, point, rate[0])
 
 
 @body
@@ -224,7 +226,7 @@ def require_room(device, model, n, H):
     columns = model.Z.shape[1] + model.m.shape[1] + 1
     use = np.dtype(np.int32).itemsize + 2 * np.dtype(np.int64).itemsize  # and sorting
     row = columns * model.Z.itemsize + H * use
-    row = bytes_of_row(model, H) + adam_step.STEPS_PER_BLOCK * row
+    row = bytes_of_row(model, H) + STEPS_PER_BLOCK * row
     while fits > 0 and fits * row > free:
         fits //= 2
     if fits < n:

@@ -34,13 +34,14 @@ class EpochRows(NamedTuple):
         """Return the sum of the weights of rows."""
         return self.data.weight.sum(dtype=np.float64)
 
-    def steps(self, seed, index, part, model, optimizer):
+    def steps(self, seed, index, part, schedule, model, optimizer):
         """Return the sums of this place for `BlockAdam`, after steps on these rows.
 
-        They are part k of n of an epoch, for `part` (k, n). The sums are 1 for each
-        inducing point that moved (M,), 1 for the place, the weight of the rows and the
-        weighted loss and bound, and the `moving_arrays`, zero where nothing moved. The
-        arguments are shared by tasks and stay as they are.
+        They are part k of n of an epoch, for `part` (k, n), at the rates of `schedule`.
+        The sums are 1 for each inducing point that moved (M,), 1 for the place, the
+        weight of the rows and the weighted loss and bound, and the `moving_arrays`,
+        zero where nothing moved. The arguments are shared by tasks and stay as they
+        are.
         """
         model = Model(*(np.copy(a) if isinstance(a, np.ndarray) else a for a in model))
         engine = make_cpu_engine(model, self.n_neighbors, self.n_threads)
@@ -50,6 +51,7 @@ class EpochRows(NamedTuple):
         given = optimizer
         solver.steps.optimizer = optimizer = type(given)(*(a.copy() for a in given))
         (k, n), n_steps = part, solver.schedule.n_steps
+        solver.schedule = schedule._replace(n_steps=n_steps)
         steps = range(n_steps * k // n, n_steps * (k + 1) // n)
         loss, bound = solver.advance(index, steps) if steps else (0.0, 0.0)
         place, weight = len(steps) > 0, self.total_weight() * len(steps) / n_steps
@@ -90,7 +92,7 @@ class BlockAdam(AdamSolver):
     def _average(self, seeds, index, part):
         """Take the steps of a part of an epoch; return weight, and loss and bound."""
         model, optimizer = self.engine.model, self.steps.optimizer
-        given = index, part, model, optimizer
+        given = index, part, self.schedule, model, optimizer
         sums = self.workers.total(EpochRows.steps, self.parts, *given, each=seeds)
         moved, (places, *results), sums = np.split(sums, np.cumsum([len(model.Z), 4]))
         points, shared = moving_arrays(model, optimizer)

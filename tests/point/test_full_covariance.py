@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from skswsgp._adam.gradients import factor_panel_vjp
 from skswsgp._compiled.linalg import padded
 from skswsgp._point.full_covariance import (
     PANEL_COLUMNS,
     active_covariance,
-    factor_panel_vjp,
     quadratic_form,
 )
 

@@ -59,15 +59,20 @@ def test_learning_rate_falls_along_half_a_cosine():
     assert (np.diff(rates) < 0).all()
 
 
-def test_learning_rate_falls_as_long_as_it_was_high():
+@pytest.mark.parametrize(("epoch", "end"), [(3, 6), (7, 10)])
+def test_learning_rate_falls_faster_after_a_stall(epoch, end):
     schedule = Schedule(0.1, epochs=10, n_steps=100)
-    for epoch, end in ((3, 6), (7, 10)):
-        falling = schedule.falling(epoch)
-        rates = [falling.rate_at(e, s) for e in range(epoch, end) for s in range(100)]
-        assert falling.epochs == end
-        assert rates[0] == pytest.approx(schedule.rate_at(epoch, 0))
-        assert rates[-1] == pytest.approx(FINAL_RATE * rates[0], rel=0.1)
-        assert (np.diff(rates) < 0).all()
+    falling = schedule.falling(epoch)
+    assert falling.epochs == end
+    places = [(e, step) for e in range(epoch, end) for step in range(100)]
+    before, after = (
+        np.array([one.rate_at(*place) for place in places])
+        for one in (schedule, falling)
+    )
+    assert after[0] == pytest.approx(before[0])
+    assert (after <= before * (1.0 + 1e-12)).all()
+    assert after[-1] == pytest.approx(0.1 * FINAL_RATE, rel=0.1)
+    assert falling.falling(epoch + 1) == falling
 
 
 def test_history_stalls_without_improvement():
