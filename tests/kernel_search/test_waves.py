@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
-from skswsgp._kernel_search.waves import gains_of_pairs, quarter_waves
+from skswsgp._kernel_search.waves import gains_of_waves, least_gain, quarter_waves
 
 
 def posterior_of(X, y, noise=1.0):
@@ -25,7 +26,8 @@ def waves_of(rng, N, d, K):
 def test_gains_of_pairs_are_those_of_all_products(N, d, K, rng):
     posterior = posterior_of(rng.normal(size=(N, d)), rng.normal(size=N))
     waves = waves_of(rng, N, d, K)
-    gains, expected, n_pairs = gains_of_pairs(posterior, waves), np.zeros((d, K)), 0
+    gains = gains_of_waves(posterior, waves, K, pairs=True)
+    expected, n_pairs = np.zeros((d, K)), 0
     k = min(K, int(np.sqrt(2 * N / (d * (d - 1)))))
     for i in range(d):
         for j in range(i):
@@ -43,7 +45,7 @@ def test_gains_of_pairs_are_those_of_all_products(N, d, K, rng):
 def test_one_column_and_many_columns_have_no_pairs(rng):
     for d in (1, 20):
         posterior = posterior_of(rng.normal(size=(50, d)), rng.normal(size=50))
-        gains = gains_of_pairs(posterior, waves_of(rng, 50, d, 2))
+        gains = gains_of_waves(posterior, waves_of(rng, 50, d, 2), 2, pairs=True)
         assert_array_equal(gains, np.zeros((d, 2)))
 
 
@@ -77,6 +79,21 @@ def test_noise_has_no_waves():
         rng = np.random.default_rng(seed)
         posterior = posterior_of(rng.uniform(size=(300, 6)), rng.normal(size=300))
         assert_array_equal(quarter_waves(posterior, 0, pairs=True), np.inf)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 10])
+def test_noise_of_many_outputs_gains_no_more_than_chance(n_outputs, rng):
+    """Gains of outputs add up, and so does chance."""
+    X, kernel = rng.uniform(size=(100, 2)), ConstantKernel(1e-3) * RBF(np.ones(2))
+    gains = []
+    for _ in range(50):
+        y = rng.normal(size=(100, n_outputs))
+        posterior = LogPosterior(kernel, np.ones(n_outputs), X, y, np.ones_like(y))
+        gains.append(posterior.feature_gains(rng.normal(size=(100, 40))))
+    by_chance = stats.chi2(n_outputs)
+    assert_allclose(2.0 * np.mean(gains), by_chance.mean(), rtol=0.1)
+    assert_allclose(by_chance.sf(2.0 * least_gain(n_outputs)), 1e-5)
+    assert np.max(gains) < least_gain(n_outputs)
 
 
 def test_few_rows_of_many_columns_have_no_waves(rng):
