@@ -19,7 +19,7 @@ from skswsgp._solvers.progress import warn_caller
 # Nodes of the integral over f for the probability of at most k, and of the sum over
 # counts on either side of y for a score. The former are evenly spaced, for the
 # integrand is narrow where k is large.
-N_NODES = 128
+N_NODES = 200
 REACH = 7.0  # deviations of f up to which there are nodes
 TAIL = 1e-7  # probability left out at either end of these counts
 
