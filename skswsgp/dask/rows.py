@@ -59,7 +59,8 @@ class Recipe(NamedTuple):
         targets = self.targets.encode(rows.y).astype(dtype, copy=False)
         weight = (self.factor * rows.weight).astype(dtype)
         data = TrainingRows(X, targets, weight, rows.numbers, center=self.center)
-        return data.scaled(self.columns).mapped(self.linear_map)
+        mapped = data.scaled(self.columns).mapped(self.linear_map)
+        return mapped._replace(unmapped=None)  # which only the law asks for
 
 
 def validate_block(X, y, reader, **options):
