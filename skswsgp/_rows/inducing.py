@@ -117,7 +117,8 @@ def _centres(sample, n_centres, rng, feature_scale, weight, tuning):
     with scikit_learn_threads(), warnings.catch_warnings():
         # scikit-learn warns of a memory leak of MKL on Windows.
         warnings.filterwarnings("ignore", "MiniBatchKMeans is known", UserWarning)
-        kmeans.fit((sample - middle) / scale, sample_weight=weight)
+        # without last digits, by which centres may part in other units
+        kmeans.fit(np.round((sample - middle) / scale, 9), sample_weight=weight)
     return kmeans.cluster_centers_ * scale + middle
 
 
