@@ -5,12 +5,13 @@ from typing import NamedTuple
 import numpy as np
 
 from skswsgp._law import local_density, student, widths
-from skswsgp._law.law import Observations, PredictiveLaw, is_learned
-from skswsgp._law.scale_waves import choose_waves, waves_of
+from skswsgp._law.law import Observations, PredictiveLaw
+from skswsgp._law.scale_waves import choose_waves, shares_of, waves_of
+from skswsgp._law.shape import GAUSSIAN, fit_shape
 from skswsgp._posterior.left_out import LEAST_ERROR
 from skswsgp._rows.column_scale import rank_columns
 from skswsgp._rows.inducing import rows_at_points
-from skswsgp._rows.statistics import is_gain, standing_rows
+from skswsgp._rows.statistics import MEAN_ROWS, is_gain, standing_rows
 
 LEAST_ROWS_OF_LAW = 30  # rows that a law needs: fewer show neither widths nor tails
 FITTED_ROWS = 6000  # rows that teach near targets: 2,000 lost .02 nats of powerplant
@@ -64,74 +65,43 @@ def fit_law(residuals, around, columns):
     if around is not None:
         nearness = around.nearness
         sizes = widths.measure_sizes(np.abs(z), around.own, len(nearness.spacing))
-        fade, logs = features_of_sample(sizes, z, around)
+        near, own = left_out_points(sizes, around), around.own_of_sample
+        fade = nearness.fade(near)
+        logs = sizes.logarithms(near, own, np.abs(z[around.sample]))
         residuals = residuals.at(around.sample)
         z = residuals.standardised  # (k, Q)
     else:
         fade, logs = np.ones(len(z)), np.zeros(z.shape)
     Q, few = z.shape[1], standing_rows(len(z))[:FITTED_ROWS]
-    freedom, coefficients = np.full(Q, np.inf), np.zeros((2, Q))
+    shapes, coefficients = [GAUSSIAN] * Q, np.zeros((2, Q))
     ranks = rank_columns(columns, np.ones(len(columns)))
-    waves = [waves_of([], ranks)] * Q
-    for q in range(Q):
-        if not has_errors(z[:, q]):
-            continue
+    waves, shares = [waves_of([], ranks)] * Q, shares_of(columns, ranks)
+    for q in filter(lambda q: has_errors(z[:, q]), range(Q)):
         features = np.column_stack([np.ones(len(z)), logs[:, q]])
-        found = choose_waves(z[few, q], features[few], ranks, columns[few])
+        found = choose_waves(z[few, q], features[few], ranks, shares[few])
         features = np.column_stack([features, found.features(columns)])
         c, nu = student.fit(z[:, q], features)
         gains = student.log_density(z[:, q], features @ c, nu)
         gains -= student.log_density(z[:, q], 0.0, np.inf)
+        t, freedom = z[:, q], np.inf
         if is_likelier(gains, len(c) + 1):
-            freedom[q], coefficients[:, q] = nu, c[:2]
+            t, freedom = t * np.exp(-features @ c), nu
+            coefficients[:, q] = c[:2]
             waves[q] = found._replace(coefficients=c[2:])
-    far = scales_far_away(z, freedom, coefficients)
+        shapes[q] = fit_shape(freedom, t)
     sizes = sizes if coefficients[1].any() else None
     process = np.sqrt(residuals.variance)
     seen = np.quantile(process, (0.05, 0.95), axis=0)
     law = PredictiveLaw(
-        freedom, coefficients, nearness, far, None, seen, sizes, density=None,
-        waves=tuple(waves),
+        tuple(shapes), coefficients, nearness, np.ones(Q), None, seen, sizes,
+        density=None, waves=tuple(waves),
     )  # fmt: skip
+    # far away deviations are those of all errors
+    far = np.sqrt(np.mean(z**2, axis=0)) / [shape.deviation for shape in shapes]
+    law = law._replace(far_scale=np.where(law.is_learned, far, 1.0))
     factor = law.factor(logs, columns, fade)
     law = law._replace(scale_range=np.quantile(factor, (0.05, 0.95), axis=0))
-    return law, Observations(residuals.mean, process, factor, freedom)
-
-
-def features_of_sample(sizes, z, around):
-    """Return the fade (k,) and logarithms (k, Q) of sizes at rows left out.
-
-    z (n, Q) are those of all rows, and `around` the `Neighborhoods` of the sample.
-    """
-    near = left_out_points(sizes, around)
-    own, left_out = around.own_of_sample, np.abs(z[around.sample])
-    return around.nearness.fade(near), sizes.logarithms(near, own, left_out)
-
-
-def scales_far_away(z, freedom, coefficients):
-    """Return the scales (Q,) at which deviations are those of errors z (n, Q).
-
-    They are 1 for outputs whose law is that of the process.
-    """
-    far = np.sqrt(np.mean(z**2, axis=0)) / student.deviation(freedom)
-    return np.where(is_learned(freedom, coefficients), far, 1.0)
-
-
-def normal_scores(law, residuals, around, sample, columns):
-    """Return z of a sample of n rows left out as standard normal values (k, Q).
-
-    The residuals are those of all rows, and `columns` (k, D) those of the sample.
-    Scales and tails are those of the law, without its near targets.
-    """
-    few = residuals.standardised[sample]
-    if law is None:
-        return few
-    fade, logs = np.ones(len(few)), np.zeros(few.shape)
-    if law.coefficients[1].any():
-        fade, logs = features_of_sample(law.sizes, residuals.standardised, around)
-    factor, freedom = law.factor(logs, columns, fade), law.degrees_of_freedom
-    plain = Observations(0.0 * few, np.ones_like(few), factor, freedom)
-    return plain.normal_scores(few)
+    return law, Observations(residuals.mean, process, factor, law.shapes)
 
 
 def add_near_targets(law, observations, y, kinds, around, rng):
@@ -147,7 +117,7 @@ def add_near_targets(law, observations, y, kinds, around, rng):
     before, y = observations.at(chosen), y[chosen]
     density, errors = before.log_density(y), (y - before.mean) / before.process
     shape, is_residual = np.zeros((3, Q)), np.zeros(Q, dtype=bool)
-    for q in (q for q in range(Q) if has_errors(errors[:, q])):
+    for q in filter(lambda q: has_errors(errors[:, q]), range(Q)):
         targets, residuals = (kind[points.lists, q] for kind in kinds)
         both = targets, before.mean[:, [q]] + residuals
         usual = np.exp(np.log(before.scale[:, q]).mean())
@@ -172,7 +142,7 @@ def are_better(before, after, y):
     likelier = after.log_density(y) - before.log_density(y)
     outputs = [q for q in range(y.shape[1]) if after.mixes(q)]
     outputs = [q for q in outputs if is_likelier(likelier[:, q], 3)]
-    better, few = np.zeros(y.shape[1], dtype=bool), slice(0, local_density.TRIED_ROWS)
+    better, few = np.zeros(y.shape[1], dtype=bool), slice(0, MEAN_ROWS)
     if outputs:
         closer = before.at(few).crps(y[few]) - after.at(few).crps(y[few])
         better[outputs] = [is_gain(closer[:, q]) for q in outputs]

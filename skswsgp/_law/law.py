@@ -1,25 +1,25 @@
 """The law of observations around their predicted means.
 
 An observation is mean + deviation s(x) t, where the deviation is that of the Gaussian
-process, noise included, and t is from a Student-t distribution. s(x) follows the sizes
-of residuals around x, and waves along columns. Where it makes held-out rows likelier,
-the targets of near rows take a share of the density (`local_density`). The means stay
-those of the process.
+process, noise included, and t is from a distribution of a learned `Shape`. s(x) follows
+the sizes of residuals around x, and waves along columns. Where it makes held-out rows
+likelier, the targets of near rows take a share of the density (`local_density`). The
+means stay those of the process.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize.elementwise import find_root
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from skswsgp._compiled.threads import row_blocks
-from skswsgp._law import student
 from skswsgp._law.local_density import LocalDensity, NearTargets, near_targets
+from skswsgp._law.shape import GAUSSIAN
 from skswsgp._law.widths import NEAR, Nearness, ResidualSizes
 from skswsgp._rows.target_scale import STANDARD
 
-CRPS_LEVELS = ndtr(np.linspace(-4.0, 4.0, 121))  # of the nodes of an integral
+CRPS_SCORES = np.linspace(-5.0, 5.0, 81)  # normal values where intervals end
 
 
 class PredictiveLaw(NamedTuple):
@@ -28,7 +28,7 @@ class PredictiveLaw(NamedTuple):
     Arrays have an entry for each of Q outputs.
     """
 
-    degrees_of_freedom: np.ndarray  # (Q,) infinite for a Gaussian
+    shapes: tuple  # Q `Shape`s
     coefficients: np.ndarray  # (2, Q) of 1, and of the log of near sizes' average
     nearness: Nearness | None  # None where points are too few to look at near ones
     far_scale: np.ndarray  # (Q,) s far from all rows, where errors are as over all
@@ -43,8 +43,7 @@ class PredictiveLaw(NamedTuple):
 
     def __repr__(self):
         freedom = ", ".join(f"{value:.3g}" for value in self.degrees_of_freedom)
-        low, high = ([f"{v:.2g}" for v in row] for row in self.scale_range)
-        scales = ", ".join(f"{a} to {b}" for a, b in zip(low, high, strict=True))
+        scales = ", ".join(f"{a:.2g} to {b:.2g}" for a, b in self.scale_range.T)
         share = np.zeros(1) if self.density is None else self.density.share
         shares = ", ".join(f"{value:.2g}" for value in share)
         moved = sorted({int(d) for waves in self.waves for d in waves.places})
@@ -53,6 +52,11 @@ class PredictiveLaw(NamedTuple):
             f"PredictiveLaw(degrees of freedom {freedom}; scales {scales}{along}; "
             f"share of near targets {shares})"
         )
+
+    @property
+    def degrees_of_freedom(self):
+        """Those (Q,) of the Student-t distributions, infinite for a Gaussian."""
+        return np.array([shape.freedom for shape in self.shapes])
 
     @property
     def n_near(self):
@@ -64,7 +68,8 @@ class PredictiveLaw(NamedTuple):
     @property
     def is_learned(self):
         """Whether each output (Q,) has a law other than that of the process."""
-        return is_learned(self.degrees_of_freedom, self.coefficients)
+        shaped = [np.isfinite(one.freedom) or one.tilt.any() for one in self.shapes]
+        return self.coefficients.any(axis=0) | shaped
 
     def with_points(self, points):
         """Return the law that looks at points (M, D) of its own, if at any."""
@@ -104,17 +109,12 @@ class PredictiveLaw(NamedTuple):
             logs = self.sizes.logarithms(near.nearest(NEAR + 1))
         less, more = shares_within(process, self.process_range)
         factor = beyond(self.factor(logs, columns, fade), more, self.between)
-        law = Observations(mean, process, factor, self.degrees_of_freedom)
+        law = Observations(mean, process, factor, self.shapes)
         if near is None or self.density is None:
             return law
         fade = np.repeat(fade[:, None], mean.shape[1], axis=1)
         near = near_targets(self.density, near.nearest(NEAR), fade, mean)
         return law._replace(near=near.kept_where_wide(less * more, law.scale))
-
-
-def is_learned(degrees_of_freedom, coefficients):
-    """Return whether each output (Q,) has a law other than that of the process."""
-    return np.isfinite(degrees_of_freedom) | coefficients.any(axis=0)
 
 
 def shares_within(process, process_range):
@@ -153,8 +153,8 @@ def quantiles_between(cdf, probability, low, high):
 
 def gaussian_law(mean, deviation):
     """Return the `Observations` of Gaussian ones, of means and deviations (n, Q)."""
-    freedom = np.full(mean.shape[1], np.inf)
-    return Observations(mean, deviation, np.ones_like(mean), freedom)
+    shapes = (GAUSSIAN,) * mean.shape[1]
+    return Observations(mean, deviation, np.ones_like(mean), shapes)
 
 
 class Observations(NamedTuple):
@@ -163,21 +163,26 @@ class Observations(NamedTuple):
     mean: np.ndarray  # (n, Q) of the process
     process: np.ndarray  # (n, Q) deviation of the process, noise included
     factor: np.ndarray  # (n, Q) s, by which that deviation is multiplied
-    degrees_of_freedom: np.ndarray  # (Q,)
+    shapes: tuple  # Q `Shape`s
     near: NearTargets | None = None
 
     @property
     def scale(self):
-        """The scale (n, Q) of the Student-t distribution."""
+        """The scale (n, Q) of the standardised errors."""
         return self.process * self.factor
+
+    @property
+    def _deviations(self):
+        """The roots (Q,) of mean squares of the standardised errors."""
+        return np.array([shape.deviation for shape in self.shapes])
 
     def log_density(self, y):
         """Return the log density (n, Q) of y (n, Q)."""
         out = np.empty(y.shape)
-        for q, freedom in enumerate(self.degrees_of_freedom):
+        for q, shape in enumerate(self.shapes):
             scale = self.scale[:, q]
-            z = (y[:, q] - self.mean[:, q]) / scale
-            out[:, q] = student.log_density(z, 0.0, freedom) - np.log(scale)
+            t = (y[:, q] - self.mean[:, q]) / scale
+            out[:, q] = shape.log_density(t) - np.log(scale)
             if self.mixes(q):
                 share = self.share(q)
                 local = np.log(share) + self.near.log_density(q, y[:, q])
@@ -187,14 +192,14 @@ class Observations(NamedTuple):
     def quantiles(self, probabilities):
         """Return the quantiles (n, Q, P) of an array of P probabilities."""
         out = np.empty((*self.mean.shape, len(probabilities)))
-        for q, freedom in enumerate(self.degrees_of_freedom):
+        for q, shape in enumerate(self.shapes):
             weights = self.near.weights(q) if self.mixes(q) else None
 
             def cdf(y, rows, q=q, weights=weights):
                 return self.at(rows).cdf(q, y, weights[rows])
 
             for p, probability in enumerate(probabilities):
-                t = student.quantile(probability, freedom)
+                t = shape.from_normal(ndtri(probability))
                 y = self.mean[:, q] + self.scale[:, q] * t
                 if self.mixes(q):  # it lies between those of the parts of the density
                     low, high = self.near.range(q, probability)
@@ -209,8 +214,8 @@ class Observations(NamedTuple):
 
         `weights` are those of near targets, if they have been computed.
         """
-        z = (y - self.mean[:, q]) / self.scale[:, q]
-        below = student.cdf(z, self.degrees_of_freedom[q])
+        t = (y - self.mean[:, q]) / self.scale[:, q]
+        below = ndtr(self.shapes[q].normal_score(t))
         if not self.mixes(q):
             return below
         share = self.share(q)
@@ -219,13 +224,12 @@ class Observations(NamedTuple):
 
     def normal_scores(self, y):
         """Return y (n, Q) as standard normal values, without near targets."""
-        z = (y - self.mean) / self.scale
-        columns = zip(z.T, self.degrees_of_freedom, strict=True)
-        return np.stack([student.normal_score(*column) for column in columns], axis=1)
+        columns = zip(self.shapes, ((y - self.mean) / self.scale).T, strict=True)
+        return np.stack([shape.normal_score(t) for shape, t in columns], axis=1)
 
     def deviation(self):
         """Return the roots (n, Q) of the expected squares of y - mean."""
-        squares = (self.scale * student.deviation(self.degrees_of_freedom)) ** 2
+        squares = (self.scale * self._deviations) ** 2
         for q in filter(self.mixes, range(squares.shape[1])):
             local = self.near.square(q, self.mean[:, q])
             squares[:, q] += self.share(q) * (local - squares[:, q])
@@ -237,17 +241,12 @@ class Observations(NamedTuple):
         y and the score are in the units of `scale`.
         """
         out, t = np.empty(y.shape), scale.standardise(y)
-        for q, freedom in enumerate(self.degrees_of_freedom):
+        for q in range(y.shape[1]):
             output = scale.of_output(q)
-            bounded = output.seen is not None and output.seen.least > -np.inf
-            if self.mixes(q) or output.transform is not None or bounded:
-                for rows in row_blocks(len(y)):
-                    out[rows, q] = self.at(rows)._integrated_crps(q, t[rows, q], output)
-                # what lies between y and the least value that the law allows
-                out[:, q] += np.abs(y[:, q] - output.restore(t[:, [q]])[:, 0])
-                continue
-            z = (t[:, q] - self.mean[:, q]) / self.scale[:, q]
-            out[:, q] = output.factor * self.scale[:, q] * student.crps(z, freedom)
+            for rows in row_blocks(len(y)):
+                out[rows, q] = self.at(rows)._integrated_crps(q, t[rows, q], output)
+            # what lies between y and the least value that the law allows
+            out[:, q] += np.abs(y[:, q] - output.restore(t[:, [q]])[:, 0])
         return out
 
     def at_most(self, deviation):
@@ -256,7 +255,7 @@ class Observations(NamedTuple):
         Behind a transformation, a row of which nothing is known is one of the training
         targets. A kernel of large variance would say more there than any row supports.
         """
-        whole = self.process * student.deviation(self.degrees_of_freedom)
+        whole = self.process * self._deviations
         return self._replace(factor=np.minimum(self.factor, deviation / whole))
 
     def moments(self, scale):
@@ -275,36 +274,34 @@ class Observations(NamedTuple):
 
     def from_normal(self, z):
         """Return values (n, Q) around the mean that are as probable as a normal z."""
-        t = [student.from_normal(z, freedom) for freedom in self.degrees_of_freedom]
-        return self.mean + self.scale * t
+        return self.mean + self.scale * [shape.from_normal(z) for shape in self.shapes]
 
     def _integrated_crps(self, q, y, scale):
-        """Return the integral (n,) of (F(x) - [x >= y])^2 by the trapezoidal rule.
+        """Return the integral (n,) of (F(x) - [x >= y])^2, by two nodes an interval.
 
-        y is standardised, and the integral is over the units of `scale`. The nodes are
-        quantiles of the law around the mean, near targets, points beside them, and y,
-        where the integrand jumps.
+        y is standardised, and the integral is over the units of `scale`. The intervals
+        (Gauss-Legendre) end at quantiles of the law around the mean, near targets,
+        points beside them, and y, where the integrand jumps.
         """
-        t = student.quantile(CRPS_LEVELS, self.degrees_of_freedom[q])
+        t = self.shapes[q].from_normal(CRPS_SCORES)
         x = self.mean[:, q, None] + self.scale[:, q, None] * t
         near = self.near.nodes(q) if self.mixes(q) else []
         x = np.hstack([x, *near, y[:, None]])
         x.sort(axis=1)
         weights = self.near.weights(q) if self.mixes(q) else None
-        below = np.stack([self.cdf(q, column, weights) for column in x.T], axis=1)
-        left, right = below**2, (1.0 - below) ** 2
-        heights = np.where(
-            x[:, 1:] <= y[:, None],
-            left[:, 1:] + left[:, :-1],
-            right[:, 1:] + right[:, :-1],
-        )
-        return 0.5 * np.sum(heights * np.diff(scale.restore(x), axis=1), axis=1)
+        middle, step = 0.5 * (x[:, 1:] + x[:, :-1]), np.diff(x, axis=1) / np.sqrt(12.0)
+        widths, total = np.diff(scale.restore(x), axis=1).T, 0.0
+        for nodes in (middle - step, middle + step):
+            for node, width in zip(nodes.T, widths, strict=True):
+                below = self.cdf(q, node, weights)
+                total += 0.5 * width * (below - (node >= y)) ** 2
+        return total
 
     def at(self, rows):
         """Return the law at some of the rows."""
         arrays = (array[rows] for array in self[:3])
         near = None if self.near is None else self.near.at(rows)
-        return Observations(*arrays, self.degrees_of_freedom, near)
+        return Observations(*arrays, self.shapes, near)
 
     def mixes(self, q):
         """Return whether near targets have a share of the density of an output."""

@@ -117,8 +117,8 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
     # values at points contain the jitter of K, and predictions do not
     mean = sites.expected.mean[first] if sites and sites.rows.at is None else None
     residuals = left_out.leave_one_out(rows, points, trained, settings, mean)
-    columns = merged.take(sample).columns
-    law, around = None, None
+    found = residuals.at(sample)
+    law, score = None, found.standardised
     lone = merged.n_rows < 2 or (points is not None and len(Z) < 2)
     if settings.predictive != "gaussian" and not lone:
         if dense:
@@ -128,12 +128,9 @@ def leave_out_rows(data, group, sites, trained, settings, rng):
         scales = scales_of_distances(trained, rng)
         among = merged, first, nearest, scales, group, sample
         around = fit_law.find_neighborhoods(*among)
-        judged = residuals.at(sample) if around is None else residuals
-        known = judged, points, around, merged, columns
-        law = law_of_residuals(*known, trained, settings, rng)
+        known = residuals, points, around, merged, sample
+        law, score = law_of_residuals(*known, trained, settings, rng)
         law = law.with_points(nearest.Z) if dense else law
-    score = fit_law.normal_scores(law, residuals, around, sample, columns)
-    found = residuals.at(sample)
     # The residual of merged copies has the noise of their mean, a copy all of its own.
     noise = left_out.noise_of_rows(data.take(every), trained)
     variance = found.variance[place] + (noise - rows.noise[sample][place])
@@ -149,23 +146,25 @@ def scales_of_distances(trained, rng):
     return scales
 
 
-def law_of_residuals(residuals, points, around, data, columns, trained, settings, rng):
-    """Return the `PredictiveLaw` of merged rows, whose residuals are known.
+def law_of_residuals(residuals, points, around, data, sample, trained, settings, rng):
+    """Return the `PredictiveLaw` of merged rows, and normal scores of some (k, Q).
 
-    `points` are those of `leave_one_out`, and `columns` (k, D) are the rows of the
-    sample before they are mapped.
+    The residuals of the rows are known, `points` are those of `leave_one_out`, and
+    `sample` (k,) are numbers of the rows that are left out.
     """
-    law, observations = fit_law.fit_law(residuals, around, columns)
+    judged = residuals.at(sample) if around is None else residuals
+    columns, y = data.take(sample).columns, data.y[sample]
+    law, observations = fit_law.fit_law(judged, around, columns)
     widening, between = widening_of_few(law, data, trained, settings, rng)
     law = law.widened(widening)._replace(between=between)
-    if points is None or around is None or between is not None:
-        return law
     observations = observations._replace(factor=observations.factor * widening)
+    score = observations.normal_scores(y)
+    if points is None or around is None or between is not None:
+        return law, score
     errors = np.empty_like(points.targets)
     errors[points.group] = data.y - residuals.mean
-    kinds = points.targets, errors
-    y = data.y[around.sample]
-    return fit_law.add_near_targets(law, observations, y, kinds, around, rng)
+    near = (points.targets, errors), around, rng
+    return fit_law.add_near_targets(law, observations, y, *near), score
 
 
 def widening_of_few(law, data, trained, settings, rng):

@@ -20,9 +20,9 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, logsumexp, ndtr, ndtri
 
 from skswsgp._compiled.special import gaussian_log_density
+from skswsgp._rows.statistics import MEAN_ROWS
 
 LEAST_BANDWIDTH = 0.02  # in units of the usual error, which quantiles hardly notice
-TRIED_ROWS = 1000  # rows that choose the kind of near targets, and judge them
 # Of logit a, log h in units of the usual error, and log r
 STARTS = ((0.0, -1.0, 0.0), (0.0, -2.5, -1.0))
 BOUNDS = ((-6.0, 4.0), (np.log(LEAST_BANDWIDTH), 0.0), (np.log(0.05), np.log(5.0)))
@@ -141,7 +141,7 @@ def learn_shape(y, around_mean, kinds, distances, usual_error):
     one of them, and the share a is zero where these rows gain no more than by chance.
     Other arguments are those of `rows_loss`.
     """
-    few = slice(0, TRIED_ROWS)
+    few = slice(0, MEAN_ROWS)
     density = around_mean[few]
     fits = [
         fit_local_density(y[few], density, kind[few], distances[few], usual_error)

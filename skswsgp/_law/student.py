@@ -9,7 +9,7 @@ and c and nu maximise the likelihood, with a weak prior that holds where rows ar
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import betaln, digamma, ndtr, ndtri, stdtr, stdtrit
+from scipy.special import digamma, ndtr, ndtri, stdtr, stdtrit
 
 from skswsgp._compiled.special import gaussian_log_density, student_log_density
 from skswsgp._point.likelihood_records import LIKELIHOODS
@@ -46,11 +46,6 @@ def score(z, log_scale, freedom):
     return slope, 2.0 / (1.0 + 3.0 * share)
 
 
-def cdf(z, freedom):
-    """Return the probability of a value below z."""
-    return ndtr(z) if np.isinf(freedom) else stdtr(freedom, z)
-
-
 def normal_score(z, freedom):
     """Return the standard normal value that is as probable as z."""
     if np.isinf(freedom):
@@ -65,28 +60,9 @@ def from_normal(z, freedom):
     return np.copysign(stdtrit(freedom, ndtr(-np.abs(z))), z)
 
 
-def quantile(q, freedom):
-    """Return the value below which the probability is q."""
-    if np.isinf(freedom):
-        return ndtri(q)
-    return np.copysign(stdtrit(freedom, q), q - 0.5)  # inf for a q of 1e-300
-
-
 def deviation(freedom):
     """Return the standard deviation, of the shape of freedom."""
     return 1.0 / np.sqrt(1.0 - 2.0 / freedom)
-
-
-def crps(z, freedom):
-    """Return the continuous ranked probability score of z (Jordan et al., 2019)."""
-    if np.isinf(freedom):
-        density = np.exp(gaussian_log_density(z**2, 0.0))
-        return z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi)
-    density = np.exp(log_density(z, 0.0, freedom))
-    spread = 2.0 * np.sqrt(freedom) / (freedom - 1.0)
-    spread *= np.exp(betaln(0.5, freedom - 0.5) - 2.0 * betaln(0.5, 0.5 * freedom))
-    score = z * (2.0 * stdtr(freedom, z) - 1.0) - spread
-    return score + 2.0 * density * (freedom + z**2) / (freedom - 1.0)
 
 
 def fit(z, features):

@@ -22,7 +22,7 @@ from skswsgp._estimators.hints import Floats, PerRow, Result
 from skswsgp._estimators.observations import QuantilesMixin, require_coverage
 from skswsgp._fit.targets import distinct_labels, require_two
 from skswsgp._kernel_search.neighbor_likelihood import NeighborProcess, neighbor_model
-from skswsgp._law.law import Observations
+from skswsgp._law.law import gaussian_law
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.checks import as_numbers
 from skswsgp._rows.columns import mapped
@@ -127,9 +127,7 @@ class BaselineRegressor(
 
     def _standard_quantiles(self, X, levels):
         mu, v = self._moments(self._checked(X))
-        freedom = np.full(mu.shape[1], np.inf)
-        law = Observations(mu, np.sqrt(v), np.ones_like(mu), freedom)
-        return law.quantiles(levels)
+        return gaussian_law(mu, np.sqrt(v)).quantiles(levels)
 
     @property
     def _scale(self):

@@ -109,11 +109,12 @@ def law_in_words(law, names):
     `names` are those of the columns, along which deviations may change.
     """
     parts = []
-    outputs = law.degrees_of_freedom, law.scale_range.T, law.waves
-    for freedom, (low, high), waves in zip(*outputs, strict=True):
+    outputs = law.shapes, law.scale_range.T, law.waves
+    for shape, (low, high), waves in zip(*outputs, strict=True):
         name = "Gaussian"
-        if np.isfinite(freedom):
-            name = f"Student-t of {freedom:.3g} degrees of freedom"
+        if np.isfinite(shape.freedom):
+            name = f"Student-t of {shape.freedom:.3g} degrees of freedom"
+        name += ", reshaped by errors" if shape.tilt.any() else ""
         along = " and ".join(names[d] for d in np.unique(waves.places))
         along = f", along {along}" if along else ""
         parts.append(f"{name}, deviations times {low:.2g} to {high:.2g}{along}")

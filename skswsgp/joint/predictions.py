@@ -1,7 +1,6 @@
 """Joint predictions of a fitted estimator: covariances, and draws of many rows."""
 
 import numpy as np
-from scipy.special import gammaln
 from sklearn.utils import check_random_state
 
 from skswsgp._law.law import Observations
@@ -9,6 +8,7 @@ from skswsgp._point.likelihood_records import gauss_hermite
 from skswsgp._point.likelihoods import MOST_LOG_RATE
 from skswsgp._point.log_rates import NODES
 from skswsgp._rows.checks import log_exposure
+from skswsgp._rows.statistics import ROUNDING
 from skswsgp._solvers.auto import require_room_for_draws
 from skswsgp._solvers.progress import warn_caller
 from skswsgp.joint.functions import covariance_factor, draw_functions, latent_covariance
@@ -68,32 +68,24 @@ def covariance_of_functions(model, X, n_neighbors=None):
 def observed_covariance(observations, covariance, deviation, scale):
     """Return the covariance (n, n, Q) of y in the units of `scale`, for that of f.
 
-    `deviation` (n, Q) is that of y. The covariance of f is overwritten.
+    `deviation` (n, Q) is that of y. Values of `Observations` at two rows are functions
+    of normal values that go together as f and the noise of the process do. Those that
+    are drawn from near targets go together with no other row.
     """
-    join(observations, covariance)
-    if scale.transform is None:
-        return np.square(scale.factor) * covariance
-    root = np.sqrt(np.einsum("iiq->iq", covariance))
-    root = np.maximum(root, np.finfo(float).tiny)
-    correlation = covariance / (root[:, None] * root)
-    out = transformed_covariance(scale, observations.from_normal, correlation)
-    out[np.arange(len(root)), np.arange(len(root))] = deviation**2
+    has_law = isinstance(observations, Observations)
+    if not has_law and scale.transform is None:
+        out = np.square(scale.factor) * covariance
+    else:
+        root = observations.process if has_law else observations.deviation()
+        root = np.maximum(root, np.finfo(float).tiny)
+        correlation = covariance / (root[:, None] * root)
+        out = transformed_covariance(scale, observations.from_normal, correlation)
+    if has_law:
+        for q in filter(observations.mixes, range(out.shape[2])):
+            around = 1.0 - observations.share(q)
+            out[:, :, q] *= around[:, None] * around
+    out[np.arange(len(out)), np.arange(len(out))] = deviation**2
     return out
-
-
-def join(observations, covariance):
-    """Make the covariance (n, n, Q) of f that of observations, in place.
-
-    Scales and tails of `Observations` act on f and noise alike, on each row by its own.
-    The diagonal becomes the square of `deviation`.
-    """
-    n = len(covariance)
-    if isinstance(observations, Observations):
-        for q, freedom in enumerate(observations.degrees_of_freedom):
-            weight = (1.0 - observations.share(q)) * mean_root(freedom)
-            root = weight * observations.factor[:, q]
-            covariance[:, :, q] *= root[:, None] * root
-    covariance[np.arange(n), np.arange(n)] = observations.deviation() ** 2
 
 
 def transformed_covariance(scale, at, correlation):
@@ -107,9 +99,11 @@ def transformed_covariance(scale, at, correlation):
     nodes, weights = gauss_hermite(NODES)
     center = scale.restore(at(0.0))
     excess = np.stack([scale.restore(at(z)) - center for z in nodes])  # (K, n, Q)
+    parts = np.tensordot(weights * hermite_polynomials(nodes), excess, axes=1)
+    most = np.abs(parts).max(axis=(1, 2))
+    last = np.flatnonzero(most > ROUNDING * most.max()).max(initial=0)  # 1 of a line
     out = np.zeros_like(correlation)
-    for polynomial in hermite_polynomials(nodes)[:0:-1]:
-        a = np.tensordot(weights * polynomial, excess, axes=1)
+    for a in parts[last:0:-1]:
         out = correlation * (out + a[:, None] * a)
     return out
 
@@ -120,15 +114,6 @@ def hermite_polynomials(x):
     for k in range(1, len(x) - 1):
         rows.append((x * rows[k] - np.sqrt(k) * rows[k - 1]) / np.sqrt(k + 1.0))
     return np.stack(rows)
-
-
-def mean_root(freedom):
-    """Return E sqrt(w), where sqrt(w) times a standard normal variable is Student's."""
-    if np.isinf(freedom):
-        return 1.0
-    return np.sqrt(0.5 * freedom) * np.exp(
-        gammaln(0.5 * (freedom - 1.0)) - gammaln(0.5 * freedom)
-    )
 
 
 # --- draws
@@ -177,10 +162,10 @@ def draw_student_noise(observations, shape, rng):
 
 def draw_around(observations, errors, rng):
     """Turn draws (n, Q, S) of errors of the process into draws of `Observations`."""
-    errors *= observations.factor[:, :, None]
-    for q, freedom in enumerate(observations.degrees_of_freedom):
-        errors[:, q] *= draw_roots(freedom, rng, errors[:, q].shape)
-    values = observations.mean[:, :, None] + errors
+    values = errors / observations.process[:, :, None]  # standard normal ones
+    for q, shape in enumerate(observations.shapes):
+        values[:, q] = shape.from_normal(values[:, q])
+    values = observations.mean[:, :, None] + observations.scale[:, :, None] * values
     for q in filter(observations.mixes, range(values.shape[1])):
         local = rng.random(values[:, q].shape) < observations.share(q)[:, None]
         near = draw_near_targets(observations.near, q, rng, values.shape[2])
@@ -198,7 +183,7 @@ def draw_near_targets(near, q, rng, n_draws):
 
 
 def draw_roots(freedom, rng, shape):
-    """Return draws of the sqrt(w) of `mean_root`."""
+    """Return roots that make standard normal values those of Student's t."""
     if np.isinf(freedom):
         return np.ones(shape)
     return np.sqrt(freedom / rng.chisquare(freedom, shape))

@@ -20,8 +20,16 @@ NOISES = {
     "even": lambda rng, x: 0.2 * rng.normal(size=len(x)),
     "growing": lambda rng, x: 0.4 * x * rng.normal(size=len(x)),
     "heavy": lambda rng, x: 0.1 * rng.standard_t(3, size=len(x)),
-    "two levels": lambda rng, x: np.where(rng.random(len(x)) < 0.3, 2.0, 0.0),
+    "two levels": lambda rng, x: (
+        np.where(rng.random(len(x)) < x, 2.0, 0.0) + 0.05 * rng.normal(size=len(x))
+    ),
+    "skewed": lambda rng, x: 0.5 * rng.exponential(size=len(x)),
+    "short tails": lambda rng, x: rng.uniform(-1.0, 1.0, len(x)),
+    "unlike rows": lambda rng, x: (
+        np.where(rng.random(len(x)) < 0.5, 0.1, 0.5) * rng.normal(size=len(x))
+    ),
 }
+SHAPES = ["skewed", "short tails", "unlike rows"]
 
 
 def make_rows(noise, n, seed=0):
@@ -162,6 +170,18 @@ def test_heavy_tails_are_found():
     assert density[0] > density[1] + 0.1
     lower, upper = model.predict_interval(X, 0.5)
     assert 0.46 < np.mean((lower <= y) & (y <= upper)) < 0.54
+
+
+@pytest.mark.parametrize("noise", SHAPES)
+def test_quantiles_hold_their_share_of_errors_of_any_shape(noise):
+    X, y = make_rows(noise, 4000, seed=1)
+    levels = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+    errors = []
+    for predictive in ("auto", "gaussian"):
+        quantiles = model_of(noise, predictive, MANY).predict(X, quantiles=levels)
+        errors.append(np.mean(y[:, None] < quantiles, axis=0) - levels)
+    assert np.abs(errors[0]).max() < 0.035
+    assert np.abs(errors[0]).mean() < 0.6 * np.abs(errors[1]).mean()
 
 
 def test_tails_and_near_targets_have_a_law():

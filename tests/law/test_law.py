@@ -8,29 +8,36 @@ from scipy import stats
 from skswsgp._law.fit_law import is_likelier
 from skswsgp._law.law import Observations, PredictiveLaw
 from skswsgp._law.local_density import LocalDensity, near_targets
+from skswsgp._law.shape import GAUSSIAN, make_shape
 from skswsgp._law.widths import Nearness, measure_distances
-from skswsgp.joint.predictions import draw_around, join
+from skswsgp._rows.target_scale import STANDARD
+from skswsgp.joint.predictions import draw_around, observed_covariance
 
 pytestmark = pytest.mark.matrix
 MEAN = np.array([[0.2, -1.0], [1.5, 0.0], [-0.4, 2.0]])
 PROCESS = np.array([[0.5, 1.0], [0.3, 0.2], [1.2, 0.7]])
 FACTOR = np.array([[1.0, 2.0], [0.5, 1.0], [1.5, 0.8]])
+TAILS = make_shape(4.0, np.zeros(8))
+SKEWED = make_shape(7.0, np.array([-0.8, 0.4, -0.2, 0.3, 0.0, -0.3, 0.2, 0.1]))
 
 
-@pytest.fixture(params=[None, 4], ids=["around the mean", "near targets"])
+@pytest.fixture(
+    params=[(None, GAUSSIAN), (4, GAUSSIAN), (None, SKEWED), (4, SKEWED)],
+    ids=["around the mean", "near targets", "skewed", "skewed, near targets"],
+)
 def observations(request):
     rng = np.random.default_rng(0)
+    n_near, shape_of_second = request.param
     near = None
-    if request.param:
+    if n_near:
         shape = np.array([0.4, 0.0]), np.array([0.1, 1.0]), np.array([0.8, 1.0])
         Z, targets = rng.normal(size=(6, 3)), rng.normal(size=(6, 2))
-        residual = np.array([True, False])
-        density = LocalDensity(targets, residual, *shape)
+        density = LocalDensity(targets, np.array([True, False]), *shape)
         lists = np.array([[0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]])
         near = measure_distances(rng.normal(size=(3, 3)), Z, lists, np.ones(3))
         fade = Nearness(np.ones(3), np.full(6, 0.8)).fade(near)
         near = near_targets(density, near, np.tile(fade[:, None], 2), MEAN)
-    return Observations(MEAN, PROCESS, FACTOR, np.array([4.0, np.inf]), near)
+    return Observations(MEAN, PROCESS, FACTOR, (TAILS, shape_of_second), near)
 
 
 def density_at(observations, row, q, y):
@@ -66,7 +73,8 @@ def test_quantiles_cut_off_their_share_of_the_density(observations, row, q):
 
 def test_quantiles_of_extreme_probabilities_are_numbers_in_order(observations):
     probabilities = np.array([5e-324, 1e-300, 1e-17, 0.5, 1.0 - 1e-15, 1.0 - 2.0**-53])
-    law = observations._replace(degrees_of_freedom=np.array([4.78, np.inf]))
+    tails = make_shape(4.78, np.zeros(8))
+    law = observations._replace(shapes=(tails, observations.shapes[1]))
     quantiles = law.quantiles(probabilities)
     assert not np.isnan(quantiles).any()
     assert np.all(quantiles[..., 1:] >= quantiles[..., :-1])
@@ -103,13 +111,16 @@ def test_joint_covariance_is_that_of_draws(observations):
     process = np.sqrt(np.diag(K) + noise)[:, None] * np.ones(2)
     observations = observations._replace(process=process)
     covariance = np.repeat(K[:, :, None], 2, axis=2)
-    join(observations, covariance)
+    deviation = observations.deviation()
+    covariance = observed_covariance(observations, covariance, deviation, STANDARD)
     f = np.linalg.cholesky(K) @ rng.standard_normal((3, 400_000))
     errors = f + np.sqrt(noise) * rng.standard_normal(f.shape)
     errors = np.repeat(errors[:, None], 2, axis=1)
     values = draw_around(observations, errors, rng)
     # tails of four degrees of freedom need many draws, so the second output only
     found = np.cov(values[:, 1])
+    squares = np.mean((values[:, 1] - MEAN[:, 1, None]) ** 2, axis=1)
+    found[np.diag_indices(3)] = squares  # around the mean of the process
     assert_allclose(covariance[:, :, 1], found, atol=0.03 * np.abs(found).max())
     for q in range(2):
         assert np.linalg.eigvalsh(covariance[:, :, q]).min() > 0.0
@@ -119,8 +130,8 @@ def test_joint_covariance_is_that_of_draws(observations):
 
 def test_a_student_law_has_heavier_tails_than_a_gaussian():
     laws = [
-        Observations(MEAN, PROCESS, FACTOR, np.full(2, freedom))
-        for freedom in (4.0, np.inf)
+        Observations(MEAN, PROCESS, FACTOR, (shape, shape))
+        for shape in (TAILS, GAUSSIAN)
     ]
     wide, narrow = (law.quantiles(np.array([0.995]))[..., 0] - MEAN for law in laws)
     assert_allclose(wide / narrow, stats.t(4).ppf(0.995) / stats.norm.ppf(0.995))
@@ -138,7 +149,7 @@ def law_of(low, high, factor, spread=1.0):
     )
     seen = np.array([[low] * Q, [high] * Q])
     return PredictiveLaw(
-        degrees_of_freedom=np.full(Q, np.inf),
+        shapes=(GAUSSIAN,) * Q,
         coefficients=coefficients,
         nearness=nearness,
         far_scale=np.full(Q, factor),

@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from skswsgp._law.local_density import (
-    STARTS,
-    TRIED_ROWS,
-    learn_shape,
-    rows_loss,
-)
+from skswsgp._law.local_density import STARTS, learn_shape, rows_loss
+from skswsgp._rows.statistics import MEAN_ROWS
 
 
 @pytest.fixture
@@ -53,7 +49,7 @@ def test_near_targets_take_the_share_of_rows_that_repeat_them(rows):
 
 
 def test_near_targets_that_say_nothing_get_no_share(rng):
-    n = 2 * TRIED_ROWS
+    n = 2 * MEAN_ROWS
     y, distances = rng.normal(size=n), np.sort(rng.gamma(2.0, size=(n, 12)), axis=1)
     density, targets = -0.5 * y**2 - 0.919, rng.normal(size=(n, 12))
     (share, *_), _ = learn_shape(y, density, (targets, targets), distances, 1.0)
