@@ -137,7 +137,7 @@ def step_time(n_threads=1, H=32, **sizes):
     """Return milliseconds a step of Adam."""
     from bench_step import Step, make_case
 
-    from skswsgp._point.adam_step import STEPS_PER_BLOCK
+    from skswsgp._adam.schedule import STEPS_PER_BLOCK
 
     step = Step(make_case(H, **sizes), n_threads)
     return least_times([step.block], n_threads)[0] / STEPS_PER_BLOCK

@@ -45,7 +45,8 @@ from skswsgp._kernel_search import (
     start,
 )
 from skswsgp._law import fit_law, learn
-from skswsgp._law.widths import Nearness
+from skswsgp._law.shape import GAUSSIAN, make_shape
+from skswsgp._law.widths import Nearness, ResidualSizes
 from skswsgp._posterior import near_sites
 from skswsgp._rows import column_scale
 from skswsgp._solvers.exact_mean import ExactFit
@@ -81,14 +82,21 @@ def always(value):
 
 def plain_law(function, *given):
     """Return the law of Gaussian errors around the process."""
-    with mock.patch.object(fit_law, "is_likelier", return_value=False):
+    with (
+        mock.patch.object(fit_law, "is_likelier", return_value=False),
+        mock.patch.object(fit_law, "fit_shape", return_value=GAUSSIAN),
+    ):
         return function(*given)
 
 
 def same_widths(function, *given):
-    """Return features that say nothing of widths."""
-    fade, logs = function(*given)
-    return np.ones_like(fade), np.zeros_like(logs)
+    """Return logarithms of sizes that say nothing of widths."""
+    return np.zeros_like(function(*given))
+
+
+def students_shape(function, freedom, errors):
+    """Return the shape of Student's t."""
+    return make_shape(freedom, np.zeros_like(GAUSSIAN.tilt))
 
 
 def no_growth(function, *given):
@@ -189,10 +197,8 @@ REGRESSION_STAGES = {
     "factor of near sites": Stage(near_sites, "fit_factor", unit_factors),
     "scale beyond that factor": Stage(near_sites, "fit_factor", unit_scale),
     "learned law": Stage(fit_law, "fit_law", plain_law),
-    "widths around points": Stage(fit_law, "features_of_sample", same_widths),
-    "widths far away": Stage(
-        fit_law, "scales_far_away", lambda function, z, *rest: np.ones(z.shape[1])
-    ),
+    "widths around points": Stage(ResidualSizes, "logarithms", same_widths),
+    "shape of errors": Stage(fit_law, "fit_shape", students_shape),
     "fade of near points": Stage(
         Nearness, "fade", lambda function, nearness, near: np.ones(len(near.lists))
     ),

@@ -16,10 +16,10 @@ from report import Table, arguments, least_times, lines
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from threadpoolctl import threadpool_limits
 
+from skswsgp._adam.schedule import STEPS_PER_BLOCK
 from skswsgp._adam.steps import make_steps
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._engine.cpu import CpuEngine
-from skswsgp._point.adam_step import STEPS_PER_BLOCK
 from skswsgp._point.state import Batch
 from skswsgp._solvers.model import JITTER, build_model
 

@@ -14,6 +14,7 @@ from scipy.optimize.elementwise import find_root
 from scipy.special import ndtr, ndtri
 
 from skswsgp._compiled.threads import row_blocks
+from skswsgp._covariance.stationary import FARTHEST
 from skswsgp._law.local_density import LocalDensity, NearTargets, near_targets
 from skswsgp._law.shape import GAUSSIAN
 from skswsgp._law.widths import NEAR, Nearness, ResidualSizes
@@ -283,7 +284,7 @@ class Observations(NamedTuple):
         (Gauss-Legendre) end at quantiles of the law around the mean, near targets,
         points beside them, and y, where the integrand jumps.
         """
-        t = self.shapes[q].from_normal(CRPS_SCORES)
+        t, y = self.shapes[q].from_normal(CRPS_SCORES), np.clip(y, -FARTHEST, FARTHEST)
         x = self.mean[:, q, None] + self.scale[:, q, None] * t
         near = self.near.nodes(q) if self.mixes(q) else []
         x = np.hstack([x, *near, y[:, None]])
@@ -293,8 +294,7 @@ class Observations(NamedTuple):
         widths, total = np.diff(scale.restore(x), axis=1).T, 0.0
         for nodes in (middle - step, middle + step):
             for node, width in zip(nodes.T, widths, strict=True):
-                below = self.cdf(q, node, weights)
-                total += 0.5 * width * (below - (node >= y)) ** 2
+                total += 0.5 * width * (self.cdf(q, node, weights) - (node >= y)) ** 2
         return total
 
     def at(self, rows):

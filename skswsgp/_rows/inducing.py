@@ -117,9 +117,9 @@ def _centres(sample, n_centres, rng, feature_scale, weight, tuning):
     with scikit_learn_threads(), warnings.catch_warnings():
         # scikit-learn warns of a memory leak of MKL on Windows.
         warnings.filterwarnings("ignore", "MiniBatchKMeans is known", UserWarning)
-        # without last digits, by which centres may part in other units
+        # without last digits, by which centres of one row or of other units may part
         kmeans.fit(np.round((sample - middle) / scale, 9), sample_weight=weight)
-    return kmeans.cluster_centers_ * scale + middle
+    return np.round(kmeans.cluster_centers_, 9) * scale + middle
 
 
 def given_points(points, n_features, n_inducing):

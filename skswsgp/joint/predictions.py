@@ -72,19 +72,23 @@ def observed_covariance(observations, covariance, deviation, scale):
     of normal values that go together as f and the noise of the process do. Those that
     are drawn from near targets go together with no other row.
     """
-    has_law = isinstance(observations, Observations)
+    rows, has_law = np.arange(len(covariance)), isinstance(observations, Observations)
     if not has_law and scale.transform is None:
         out = np.square(scale.factor) * covariance
-    else:
-        root = observations.process if has_law else observations.deviation()
-        root = np.maximum(root, np.finfo(float).tiny)
-        correlation = covariance / (root[:, None] * root)
-        out = transformed_covariance(scale, observations.from_normal, correlation)
-    if has_law:
-        for q in filter(observations.mixes, range(out.shape[2])):
-            around = 1.0 - observations.share(q)
-            out[:, :, q] *= around[:, None] * around
-    out[np.arange(len(out)), np.arange(len(out))] = deviation**2
+        out[rows, rows] = deviation**2
+        return out
+    root = observations.process if has_law else observations.deviation()
+    root = np.maximum(root, np.finfo(float).tiny)
+    correlation = covariance / (root[:, None] * root)
+    correlation[rows, rows] = 1.0
+    out = transformed_covariance(scale, observations.from_normal, correlation)
+    # no larger than the diagonal allows, or the share that is drawn around the mean
+    own = np.sqrt(np.maximum(out[rows, rows], np.finfo(float).tiny))
+    factor = np.minimum(deviation / own, 1.0)
+    for q in filter(observations.mixes, range(out.shape[2])) if has_law else ():
+        factor[:, q] = 1.0 - observations.share(q)
+    out *= factor[:, None] * factor
+    out[rows, rows] = deviation**2
     return out
 
 

@@ -22,6 +22,7 @@ FIXED = {
     "learn_kernel": False,
     "initial_noise": 0.05,
     "random_state": 0,
+    "predictive": "gaussian",
 }
 
 

@@ -225,7 +225,8 @@ def test_no_wave_is_looked_for_between_levels(monkeypatch, rng):
     highest = np.tile(np.arange(most) + 50.0, 2)  # gains of each wave
 
     def gains(_, features):  # none of pairs, nor of waves that are zero
-        found = highest if features.shape[1] == len(highest) else 0.0
+        found = np.zeros(features.shape[1])
+        found[: len(highest)] = highest
         return np.where(features.any(axis=0), found, 0.0)
 
     monkeypatch.setattr(module.LogPosterior, "feature_gains", gains)

@@ -235,3 +235,14 @@ def test_distinct_rows_keep_their_order(rng):
         if row not in seen:
             seen.append(row)
     assert_array_equal(rows, seen)
+
+
+@pytest.mark.parametrize("seed", [3, 10])
+def test_centres_of_the_same_row_count_once(seed):
+    """k-means of few rows may have two of them, a last digit apart."""
+    X = np.random.default_rng(seed).normal(size=(40, 2))
+    rng = np.random.RandomState(0)
+    Z = initial_inducing_points(X, 12, "kmeans", rng, X.std(axis=0), Tuning())
+    distances = np.linalg.norm(Z[:, None] - Z, axis=2) + 10.0 * np.eye(len(Z))
+    assert 10 <= len(Z) <= 12
+    assert distances.min() > 1e-6
