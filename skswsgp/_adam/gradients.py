@@ -7,6 +7,7 @@ The rows are cut into CHUNKS pieces whatever the number of threads, see
 import numpy as np
 from numba import get_thread_id, prange
 
+from skswsgp._adam.adjoints import bound_vjp, divergence_vjp
 from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_parallel
 from skswsgp._compiled.pointers import by_address
 from skswsgp._compiled.threads import CHUNKS, chunk_bounds
@@ -15,7 +16,6 @@ from skswsgp._covariance.pairs import TRIANGLE
 from skswsgp._covariance.program import tile_vjp
 from skswsgp._engine.cpu_loops import clear_chunk, factorise_shared
 from skswsgp._point import bound, posterior
-from skswsgp._point.divergence import divergence_vjp
 from skswsgp._point.full_covariance import PANEL_COLUMNS
 from skswsgp._point.state import thread_view
 
@@ -36,7 +36,7 @@ def gradient_chunks(model, batch, start, n, begin, end, works, t, grads):
             grads.sums[c, 0] += weight * ell
             grads.sums[c, 1] += weight * kl
             if jitter >= 0.0:
-                bound.bound_vjp(model, H, weight, jitter, work, grads, i, c)
+                bound_vjp(model, H, weight, jitter, work, grads, i, c)
 
 
 @njit_inline

@@ -7,7 +7,7 @@ import numpy as np
 from skswsgp._law import local_density, student, widths
 from skswsgp._law.law import Observations, PredictiveLaw
 from skswsgp._law.scale_waves import choose_waves, shares_of, waves_of
-from skswsgp._law.shape import GAUSSIAN, fit_shape
+from skswsgp._law.shape import GAUSSIAN, fit_shape, make_shape
 from skswsgp._posterior.left_out import LEAST_ERROR
 from skswsgp._rows.column_scale import rank_columns
 from skswsgp._rows.inducing import rows_at_points
@@ -97,11 +97,12 @@ def fit_law(residuals, around, columns):
         density=None, waves=tuple(waves),
     )  # fmt: skip
     # far away deviations are those of all errors
-    far = np.sqrt(np.mean(z**2, axis=0)) / [shape.deviation for shape in shapes]
+    far = np.sqrt(np.mean(z**2, axis=0)) / student.deviation(law.degrees_of_freedom)
     law = law._replace(far_scale=np.where(law.is_learned, far, 1.0))
     factor = law.factor(logs, columns, fade)
     law = law._replace(scale_range=np.quantile(factor, (0.05, 0.95), axis=0))
-    return law, Observations(residuals.mean, process, factor, law.shapes)
+    rows = residuals.mean, process, factor, np.ones_like(z)
+    return law, Observations(*rows, law.shapes)
 
 
 def add_near_targets(law, observations, y, kinds, around, rng):
@@ -137,14 +138,17 @@ def are_better(before, after, y):
     """Return for which outputs (Q,) near targets make a better law of rows y (n, Q).
 
     Where values repeat, the density alone would be a poor judge, for it grows without
-    bound at such values. So the ranked probability score must be better too.
+    bound at such values. So the ranked probability score must be better too, than that
+    of the law before its errors had a shape.
     """
     likelier = after.log_density(y) - before.log_density(y)
     outputs = [q for q in range(y.shape[1]) if after.mixes(q)]
     outputs = [q for q in outputs if is_likelier(likelier[:, q], 3)]
     better, few = np.zeros(y.shape[1], dtype=bool), slice(0, MEAN_ROWS)
     if outputs:
-        closer = before.at(few).crps(y[few]) - after.at(few).crps(y[few])
+        plain = tuple(make_shape(one.freedom, 0.0 * one.tilt) for one in before.shapes)
+        plain = before._replace(shapes=plain).at(few)
+        closer = plain.crps(y[few]) - after.at(few).crps(y[few])
         better[outputs] = [is_gain(closer[:, q]) for q in outputs]
     return better
 

@@ -14,13 +14,12 @@ from scipy.optimize.elementwise import find_root
 from scipy.special import ndtr, ndtri
 
 from skswsgp._compiled.threads import row_blocks
-from skswsgp._covariance.stationary import FARTHEST
 from skswsgp._law.local_density import LocalDensity, NearTargets, near_targets
 from skswsgp._law.shape import GAUSSIAN
 from skswsgp._law.widths import NEAR, Nearness, ResidualSizes
 from skswsgp._rows.target_scale import STANDARD
 
-CRPS_SCORES = np.linspace(-5.0, 5.0, 81)  # normal values where intervals end
+CRPS_SCORES = np.linspace(-5.0, 5.0, 41)  # normal values where intervals end
 
 
 class PredictiveLaw(NamedTuple):
@@ -43,7 +42,9 @@ class PredictiveLaw(NamedTuple):
     waves: tuple = ()  # Q `Waves` along columns
 
     def __repr__(self):
-        freedom = ", ".join(f"{value:.3g}" for value in self.degrees_of_freedom)
+        shaped = (" reshaped" if one.tilt.any() else "" for one in self.shapes)
+        freedom = zip(self.degrees_of_freedom, shaped, strict=True)
+        freedom = ", ".join(f"{value:.3g}{word}" for value, word in freedom)
         scales = ", ".join(f"{a:.2g} to {b:.2g}" for a, b in self.scale_range.T)
         share = np.zeros(1) if self.density is None else self.density.share
         shares = ", ".join(f"{value:.2g}" for value in share)
@@ -68,9 +69,8 @@ class PredictiveLaw(NamedTuple):
 
     @property
     def is_learned(self):
-        """Whether each output (Q,) has a law other than that of the process."""
-        shaped = [np.isfinite(one.freedom) or one.tilt.any() for one in self.shapes]
-        return self.coefficients.any(axis=0) | shaped
+        """Whether each output (Q,) has other widths or tails than the process."""
+        return np.isfinite(self.degrees_of_freedom) | self.coefficients.any(axis=0)
 
     def with_points(self, points):
         """Return the law that looks at points (M, D) of its own, if at any."""
@@ -110,7 +110,7 @@ class PredictiveLaw(NamedTuple):
             logs = self.sizes.logarithms(near.nearest(NEAR + 1))
         less, more = shares_within(process, self.process_range)
         factor = beyond(self.factor(logs, columns, fade), more, self.between)
-        law = Observations(mean, process, factor, self.shapes)
+        law = Observations(mean, process, factor, more, self.shapes)
         if near is None or self.density is None:
             return law
         fade = np.repeat(fade[:, None], mean.shape[1], axis=1)
@@ -155,7 +155,7 @@ def quantiles_between(cdf, probability, low, high):
 def gaussian_law(mean, deviation):
     """Return the `Observations` of Gaussian ones, of means and deviations (n, Q)."""
     shapes = (GAUSSIAN,) * mean.shape[1]
-    return Observations(mean, deviation, np.ones_like(mean), shapes)
+    return Observations(mean, deviation, *np.ones((2, *mean.shape)), shapes)
 
 
 class Observations(NamedTuple):
@@ -164,6 +164,7 @@ class Observations(NamedTuple):
     mean: np.ndarray  # (n, Q) of the process
     process: np.ndarray  # (n, Q) deviation of the process, noise included
     factor: np.ndarray  # (n, Q) s, by which that deviation is multiplied
+    known: np.ndarray  # (n, Q) share of the shape that rows left out tell of a row
     shapes: tuple  # Q `Shape`s
     near: NearTargets | None = None
 
@@ -174,8 +175,9 @@ class Observations(NamedTuple):
 
     @property
     def _deviations(self):
-        """The roots (Q,) of mean squares of the standardised errors."""
-        return np.array([shape.deviation for shape in self.shapes])
+        """The roots (n, Q) of mean squares of the standardised errors."""
+        parts = zip(self.shapes, self.known.T, strict=True)
+        return np.sqrt(np.stack([one.square(known) for one, known in parts], axis=1))
 
     def log_density(self, y):
         """Return the log density (n, Q) of y (n, Q)."""
@@ -183,7 +185,7 @@ class Observations(NamedTuple):
         for q, shape in enumerate(self.shapes):
             scale = self.scale[:, q]
             t = (y[:, q] - self.mean[:, q]) / scale
-            out[:, q] = shape.log_density(t) - np.log(scale)
+            out[:, q] = shape.log_density(t, self.known[:, q]) - np.log(scale)
             if self.mixes(q):
                 share = self.share(q)
                 local = np.log(share) + self.near.log_density(q, y[:, q])
@@ -200,7 +202,7 @@ class Observations(NamedTuple):
                 return self.at(rows).cdf(q, y, weights[rows])
 
             for p, probability in enumerate(probabilities):
-                t = shape.from_normal(ndtri(probability))
+                t = shape.from_normal(ndtri(probability), self.known[:, q])
                 y = self.mean[:, q] + self.scale[:, q] * t
                 if self.mixes(q):  # it lies between those of the parts of the density
                     low, high = self.near.range(q, probability)
@@ -216,7 +218,7 @@ class Observations(NamedTuple):
         `weights` are those of near targets, if they have been computed.
         """
         t = (y - self.mean[:, q]) / self.scale[:, q]
-        below = ndtr(self.shapes[q].normal_score(t))
+        below = ndtr(self.shapes[q].normal_score(t, self.known[:, q]))
         if not self.mixes(q):
             return below
         share = self.share(q)
@@ -225,8 +227,9 @@ class Observations(NamedTuple):
 
     def normal_scores(self, y):
         """Return y (n, Q) as standard normal values, without near targets."""
-        columns = zip(self.shapes, ((y - self.mean) / self.scale).T, strict=True)
-        return np.stack([shape.normal_score(t) for shape, t in columns], axis=1)
+        columns = ((y - self.mean) / self.scale).T, self.known.T
+        parts = zip(self.shapes, *columns, strict=True)
+        return np.stack([one.normal_score(t, known) for one, t, known in parts], axis=1)
 
     def deviation(self):
         """Return the roots (n, Q) of the expected squares of y - mean."""
@@ -243,11 +246,9 @@ class Observations(NamedTuple):
         """
         out, t = np.empty(y.shape), scale.standardise(y)
         for q in range(y.shape[1]):
-            output = scale.of_output(q)
             for rows in row_blocks(len(y)):
-                out[rows, q] = self.at(rows)._integrated_crps(q, t[rows, q], output)
-            # what lies between y and the least value that the law allows
-            out[:, q] += np.abs(y[:, q] - output.restore(t[:, [q]])[:, 0])
+                given = q, t[rows, q], y[rows, q], scale.of_output(q)
+                out[rows, q] = self.at(rows)._integrated_crps(*given)
         return out
 
     def at_most(self, deviation):
@@ -275,31 +276,35 @@ class Observations(NamedTuple):
 
     def from_normal(self, z):
         """Return values (n, Q) around the mean that are as probable as a normal z."""
-        return self.mean + self.scale * [shape.from_normal(z) for shape in self.shapes]
+        parts = zip(self.shapes, self.known.T, strict=True)
+        errors = [shape.from_normal(z + 0.0 * known, known) for shape, known in parts]
+        return self.mean + self.scale * np.stack(errors, axis=1)
 
-    def _integrated_crps(self, q, y, scale):
-        """Return the integral (n,) of (F(x) - [x >= y])^2, by two nodes an interval.
+    def _integrated_crps(self, q, t, y, scale):
+        """Return the integral (n,) of (F(x) - [x >= t])^2, by two nodes an interval.
 
-        y is standardised, and the integral is over the units of `scale`. The intervals
+        t is y standardised, and the integral is over the units of `scale`. Intervals
         (Gauss-Legendre) end at quantiles of the law around the mean, near targets,
-        points beside them, and y, where the integrand jumps.
+        points beside them, and t, where the integrand jumps. It is 1 from there to a y
+        that is beyond all of these.
         """
-        t, y = self.shapes[q].from_normal(CRPS_SCORES), np.clip(y, -FARTHEST, FARTHEST)
-        x = self.mean[:, q, None] + self.scale[:, q, None] * t
-        near = self.near.nodes(q) if self.mixes(q) else []
-        x = np.hstack([x, *near, y[:, None]])
-        x.sort(axis=1)
+        nodes = self.shapes[q].from_normal(CRPS_SCORES, self.known[:, q, None])
+        x = self.mean[:, q, None] + self.scale[:, q, None] * nodes
+        x = np.hstack([x, *(self.near.nodes(q) if self.mixes(q) else [])])
+        t = t.clip(x.min(axis=1), x.max(axis=1))
+        x = np.sort(np.column_stack([x, t]), axis=1)
         weights = self.near.weights(q) if self.mixes(q) else None
         middle, step = 0.5 * (x[:, 1:] + x[:, :-1]), np.diff(x, axis=1) / np.sqrt(12.0)
-        widths, total = np.diff(scale.restore(x), axis=1).T, 0.0
+        widths = np.diff(scale.restore(x), axis=1).T
+        total = np.abs(y - scale.restore(t[:, None])[:, 0])
         for nodes in (middle - step, middle + step):
             for node, width in zip(nodes.T, widths, strict=True):
-                total += 0.5 * width * (self.cdf(q, node, weights) - (node >= y)) ** 2
+                total += 0.5 * width * (self.cdf(q, node, weights) - (node >= t)) ** 2
         return total
 
     def at(self, rows):
         """Return the law at some of the rows."""
-        arrays = (array[rows] for array in self[:3])
+        arrays = (array[rows] for array in self[:4])
         near = None if self.near is None else self.near.at(rows)
         return Observations(*arrays, self.shapes, near)
 

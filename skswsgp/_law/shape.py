@@ -36,32 +36,69 @@ MASSES = np.append(MASSES, MASSES[::-1])  # (J,) which has all digits in both ta
 
 
 class Shape(NamedTuple):
-    """The distribution of the standardised errors of an output."""
+    """The distribution of the standardised errors of an output.
+
+    Methods take the share `known` of it that rows left out tell of a row: normal values
+    move by that share of their way, from those of Student's t at 0 to the shape at 1.
+    """
 
     freedom: float  # degrees of freedom of Student's t, infinite for a Gaussian
     tilt: np.ndarray  # (K,) the a_k
     level: float  # psi
     moves: np.ndarray  # (J + 1,) by which normal values at `SCORES` are moved
-    deviation: float  # root of the mean square
+    squares: np.ndarray  # (3,) mean squares where 0, 1/2 and all of it are known
 
-    def log_density(self, t):
+    def __reduce__(self):
+        return make_shape, (self.freedom, self.tilt)  # the rest follows
+
+    @property
+    def deviation(self):
+        """The root of the mean square."""
+        return float(np.sqrt(self.squares[2]))
+
+    def square(self, known):
+        """Return mean squares, by a parabola of the share that is known."""
+        none, half, whole = self.squares
+        slope, bend = 4.0 * half - whole - 3.0 * none, none + whole - 2.0 * half
+        return none + known * (slope + 2.0 * known * bend)
+
+    def log_density(self, t, known):
         """Return the log density of errors t."""
         density = student.log_density(t, 0.0, self.freedom)
         if not self.tilt.any():
             return density
         s = student.normal_score(t, self.freedom)
-        return density + waves_of_scores(s) @ self.tilt - self.level
+        ratio = waves_of_scores(s) @ self.tilt - self.level
+        move = np.interp(s, SCORES, self.moves)
+        inside = s.clip(SCORES[0], SCORES[-1])
+        slope = np.exp(ratio + move * (inside + 0.5 * move))  # of s + move
+        part = np.log1p(known * (slope - 1.0)) - known * move * (s + 0.5 * known * move)
+        return density + np.where(known < 1.0, part, ratio)
 
-    def normal_score(self, t):
+    def normal_score(self, t, known):
         """Return the standard normal values that are as probable as t."""
         s = student.normal_score(t, self.freedom)
-        return s + np.interp(s, SCORES, self.moves) if self.tilt.any() else s
+        return s + known * np.interp(s, SCORES, self.moves) if self.tilt.any() else s
 
-    def from_normal(self, s):
+    def from_normal(self, s, known):
         """Return the errors that are as probable as standard normal values s."""
         if self.tilt.any():
-            s = s - np.interp(s, SCORES + self.moves, self.moves)
+            s = s - known * self._move_to(s, known)
         return student.from_normal(s, self.freedom)
+
+    def _move_to(self, scores, known):
+        """Return the moves by which normal values get to scores."""
+        low = np.zeros(np.broadcast(scores, known).shape, dtype=np.intp)
+        high = low + len(MIDDLES)
+        for _ in range(len(MIDDLES).bit_length()):
+            middle = (low + high) // 2
+            below = SCORES[middle] + known * self.moves[middle] <= scores
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        high = np.maximum(high, low + 1).clip(max=len(MIDDLES))
+        low = np.minimum(low, high - 1)
+        left, right = (SCORES[j] + known * self.moves[j] for j in (low, high))
+        share = np.clip((scores - left) / (right - left), 0.0, 1.0)
+        return self.moves[low] + share * (self.moves[high] - self.moves[low])
 
 
 def waves_of_scores(s):
@@ -80,8 +117,11 @@ def make_shape(freedom, tilt):
     above = np.cumsum(np.append(tails[1] / total, parts[::-1]))[::-1]
     scores = np.where(below < above, ndtri(below), -ndtri(above))
     t = student.from_normal(MIDDLES, freedom)
-    wider = np.sqrt((parts @ t**2) / (MASSES @ t**2)) * student.deviation(freedom)
-    return Shape(freedom, tilt, np.log(total), scores - SCORES, float(wider))
+    shape = Shape(freedom, tilt, np.log(total), scores - SCORES, np.ones(3))
+    half = MASSES @ shape.from_normal(MIDDLES, 0.5) ** 2
+    none, whole = MASSES @ t**2, parts @ t**2
+    exact = student.deviation(freedom) ** 2
+    return shape._replace(squares=exact * np.array([1.0, half / none, whole / none]))
 
 
 def fit_shape(freedom, t):

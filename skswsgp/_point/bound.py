@@ -1,4 +1,4 @@
-"""The term of one row in the bound, and its adjoint.
+"""The term of one row in the bound.
 
 The objective of a batch is
 
@@ -22,9 +22,9 @@ import numpy as np
 from skswsgp._compiled.jit import njit, njit_inline, njit_inner
 from skswsgp._compiled.linalg import call_cholesky, mean_diagonal, padded
 from skswsgp._covariance.pairs import TRIANGLE, row_start
-from skswsgp._covariance.program import CHOLESKY, fill_tile, tile_vjp
+from skswsgp._covariance.program import CHOLESKY, fill_tile
 from skswsgp._point import posterior
-from skswsgp._point.divergence import divergence, divergence_vjp
+from skswsgp._point.divergence import divergence
 from skswsgp._point.likelihoods import expected_log_prob
 
 
@@ -101,31 +101,6 @@ def clear_points(d_points, n):
     for d in range(d_points.shape[0]):
         for h in range(n):
             d_points[d, h] = 0.0
-
-
-@njit_inline
-def bound_vjp(model, H, weight, jitter, work, grads, b, c):
-    """Adjoint of `point_bound` for weight (E log p - beta / W KL_w).
-
-    Sets d_m, d_s or d_S, and d_Z of block b; adds to d_log and d_noise of chunk c.
-    """
-    kl_share = weight * model.kl_weight / model.total_weight
-    divergence_vjp(model, work, H, kl_share, grads, b)
-    g = posterior.posterior_vjp(model, work, work, H, weight, grads, b)
-    r, start = work.half_adjoint, row_start(H, TRIANGLE)
-    posterior.covariance_vjp(work.d_K, work.a, r, 1, H, jitter, work.adjoint)
-    posterior.cross_covariance_vjp(r, work.a, g, H, work.adjoint, start)
-    Z, d_Z, n = work.points, work.d_points, H + 1
-    d_log, moving = grads.d_log[c], model.train_inducing
-    if moving:
-        clear_points(d_Z, n)
-    tile_vjp(model, Z, n, Z, TRIANGLE, work, 0, d_log, d_Z, d_Z, moving)
-    if moving:
-        for d in range(d_Z.shape[0]):
-            for h in range(H):
-                grads.d_Z[b, d, h] = d_Z[d, h]
-    for q in range(work.d_noise.shape[0]):
-        grads.d_noise[c, q] += weight * work.d_noise[q]
 
 
 @njit_inner

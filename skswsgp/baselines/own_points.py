@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from skswsgp._adam.adjoints import bound_vjp
 from skswsgp._adam.gradients import add_chunks
 from skswsgp._compiled.jit import njit, njit_inner
 from skswsgp._compiled.threads import (
@@ -89,7 +90,7 @@ def gradient_chunks(
             grads.sums[c, 0] += weight[row] * ell
             grads.sums[c, 1] += weight[row] * kl
             if jitter >= 0.0:
-                bound.bound_vjp(model, M, weight[row], jitter, work, grads, c, c)
+                bound_vjp(model, M, weight[row], jitter, work, grads, c, c)
                 store_row(model, units, grads, c, d_outputs, row)
 
 

@@ -86,7 +86,7 @@ def observed_covariance(observations, covariance, deviation, scale):
     own = np.sqrt(np.maximum(out[rows, rows], np.finfo(float).tiny))
     factor = np.minimum(deviation / own, 1.0)
     for q in filter(observations.mixes, range(out.shape[2])) if has_law else ():
-        factor[:, q] = 1.0 - observations.share(q)
+        factor[:, q] *= 1.0 - observations.share(q)
     out *= factor[:, None] * factor
     out[rows, rows] = deviation**2
     return out
@@ -168,7 +168,8 @@ def draw_around(observations, errors, rng):
     """Turn draws (n, Q, S) of errors of the process into draws of `Observations`."""
     values = errors / observations.process[:, :, None]  # standard normal ones
     for q, shape in enumerate(observations.shapes):
-        values[:, q] = shape.from_normal(values[:, q])
+        known = observations.known[:, q, None]
+        values[:, q] = shape.from_normal(values[:, q], known)
     values = observations.mean[:, :, None] + observations.scale[:, :, None] * values
     for q in filter(observations.mixes, range(values.shape[1])):
         local = rng.random(values[:, q].shape) < observations.share(q)[:, None]

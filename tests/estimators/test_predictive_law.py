@@ -184,6 +184,22 @@ def test_quantiles_hold_their_share_of_errors_of_any_shape(noise):
     assert np.abs(errors[0]).mean() < 0.6 * np.abs(errors[1]).mean()
 
 
+@pytest.mark.filterwarnings("ignore::skswsgp.ExtrapolationWarning")
+def test_a_shape_fades_where_no_row_tells_of_errors():
+    """Errors far away are those of the function, which have one bump."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (400, 1))
+    y = np.sin(6.0 * X[:, 0]) + 0.3 * rng.choice([-1.0, 1.0], 400)
+    y += 0.06 * rng.normal(size=400)
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    assert model.predictive_law_.shapes[0].tilt.any()
+    for x, fewest, most in ((0.0, 3, 3), (50.0, 1, 1)):
+        grid = model.predict([[x]])[0] + np.linspace(-4.0, 4.0, 801)
+        density = model.log_predictive_density(np.full((801, 1), x), grid)
+        turns = np.count_nonzero(np.diff(np.sign(np.diff(density))))
+        assert fewest <= turns <= most  # maxima and minima
+
+
 def test_tails_and_near_targets_have_a_law():
     """The accuracy of both is a claim of the two tests beside."""
     assert model_of("heavy").predictive_law_.degrees_of_freedom[0] < 10.0

@@ -356,7 +356,9 @@ def test_auto_knows_rows_of_no_weight():
 @pytest.mark.parametrize("freedom", [np.inf, 3.0])
 def test_scores_and_moments_to_an_end_are_those_of_draws(freedom):
     one = np.ones((1, 1))
-    law = Observations(0.5 * one, one, 0.7 * one, (make_shape(freedom, np.zeros(8)),))
+    law = Observations(
+        0.5 * one, one, 0.7 * one, one, (make_shape(freedom, np.zeros(8)),)
+    )
     seen = SeenTargets(*np.array([[0.2], [6.0], [-np.inf]]))
     scale = TargetScale(0.0, 1.0, Logarithm(), seen)
     z = np.random.default_rng(0).standard_normal(1_000_000)
@@ -371,7 +373,7 @@ def test_scores_and_moments_to_an_end_are_those_of_draws(freedom):
 @pytest.mark.parametrize("deviation", [0.1, 1.0, 2.0])
 def test_score_behind_a_logarithm_is_that_of_a_lognormal_law(deviation):
     one = np.ones((1, 1))
-    law = Observations(0.5 * one, one, deviation * one, (GAUSSIAN,))
+    law = Observations(0.5 * one, one, deviation * one, one, (GAUSSIAN,))
     found = law.crps(2.0 * one, TargetScale(0.0, 1.0, Logarithm()))[0, 0]
     s, w = deviation, (np.log(2.0) - 0.5) / deviation  # Baran and Lerch, 2015
     spread = stats.norm.cdf(w - s) + stats.norm.cdf(s / np.sqrt(2.0)) - 1.0

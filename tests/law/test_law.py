@@ -17,6 +17,7 @@ pytestmark = pytest.mark.matrix
 MEAN = np.array([[0.2, -1.0], [1.5, 0.0], [-0.4, 2.0]])
 PROCESS = np.array([[0.5, 1.0], [0.3, 0.2], [1.2, 0.7]])
 FACTOR = np.array([[1.0, 2.0], [0.5, 1.0], [1.5, 0.8]])
+KNOWN = np.array([[1.0, 1.0], [1.0, 0.3], [0.5, 0.7]])
 TAILS = make_shape(4.0, np.zeros(8))
 SKEWED = make_shape(7.0, np.array([-0.8, 0.4, -0.2, 0.3, 0.0, -0.3, 0.2, 0.1]))
 
@@ -37,7 +38,7 @@ def observations(request):
         near = measure_distances(rng.normal(size=(3, 3)), Z, lists, np.ones(3))
         fade = Nearness(np.ones(3), np.full(6, 0.8)).fade(near)
         near = near_targets(density, near, np.tile(fade[:, None], 2), MEAN)
-    return Observations(MEAN, PROCESS, FACTOR, (TAILS, shape_of_second), near)
+    return Observations(MEAN, PROCESS, FACTOR, KNOWN, (TAILS, shape_of_second), near)
 
 
 def density_at(observations, row, q, y):
@@ -130,7 +131,7 @@ def test_joint_covariance_is_that_of_draws(observations):
 
 def test_a_student_law_has_heavier_tails_than_a_gaussian():
     laws = [
-        Observations(MEAN, PROCESS, FACTOR, (shape, shape))
+        Observations(MEAN, PROCESS, FACTOR, KNOWN, (shape, shape))
         for shape in (TAILS, GAUSSIAN)
     ]
     wide, narrow = (law.quantiles(np.array([0.995]))[..., 0] - MEAN for law in laws)
