@@ -19,7 +19,7 @@ from skswsgp._law.shape import GAUSSIAN
 from skswsgp._law.widths import NEAR, Nearness, ResidualSizes
 from skswsgp._rows.target_scale import STANDARD
 
-CRPS_SCORES = np.linspace(-5.0, 5.0, 41)  # normal values where intervals end
+CRPS_SCORES = np.linspace(-5.0, 5.0, 81)  # normal values where intervals end
 
 
 class PredictiveLaw(NamedTuple):
