@@ -55,7 +55,7 @@ IMPORTERS = {
     "cupyx": {"cuda.device"},
 }
 # Totals. They may fall, and are not raised: see CONTRIBUTING.md.
-MAX_LINES_OF_CORE = 11_910  # of code
+MAX_LINES_OF_CORE = 11_906  # of code
 MAX_LINES_OF_FUNCTION = 45  # of code
 MAX_ARGUMENTS = 10  # except `__init__` and compiled functions
 MANY_ARGUMENTS, MAX_WITH_MANY = 6, 33  # how many functions may have more

@@ -13,7 +13,7 @@ from skswsgp._rows.column_scale import rank_columns
 from skswsgp._rows.inducing import rows_at_points
 from skswsgp._rows.statistics import MEAN_ROWS, is_gain, standing_rows
 
-LEAST_ROWS_OF_LAW = 30  # rows that a law needs: fewer show neither widths nor tails
+LEAST_ROWS_OF_LAW = 30  # rows that are needed to show widths, tails and near targets
 FITTED_ROWS = 6000  # rows that teach near targets: 2,000 lost .02 nats of powerplant
 
 

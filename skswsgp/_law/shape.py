@@ -51,11 +51,6 @@ class Shape(NamedTuple):
     def __reduce__(self):
         return make_shape, (self.freedom, self.tilt)  # the rest follows
 
-    @property
-    def deviation(self):
-        """The root of the mean square."""
-        return float(np.sqrt(self.squares[2]))
-
     def square(self, known):
         """Return mean squares, by a parabola of the share that is known."""
         none, half, whole = self.squares
@@ -93,9 +88,8 @@ class Shape(NamedTuple):
         for _ in range(len(MIDDLES).bit_length()):
             middle = (low + high) // 2
             below = SCORES[middle] + known * self.moves[middle] <= scores
+            below |= middle == low  # neighbours stay apart
             low, high = np.where(below, middle, low), np.where(below, high, middle)
-        high = np.maximum(high, low + 1).clip(max=len(MIDDLES))
-        low = np.minimum(low, high - 1)
         left, right = (SCORES[j] + known * self.moves[j] for j in (low, high))
         share = np.clip((scores - left) / (right - left), 0.0, 1.0)
         return self.moves[low] + share * (self.moves[high] - self.moves[low])

@@ -82,7 +82,7 @@ def observed_covariance(observations, covariance, deviation, scale):
     correlation = covariance / (root[:, None] * root)
     correlation[rows, rows] = 1.0
     out = transformed_covariance(scale, observations.from_normal, correlation)
-    # no larger than the diagonal allows, or the share that is drawn around the mean
+    # no larger than the diagonal, and of what is drawn around the mean only
     own = np.sqrt(np.maximum(out[rows, rows], np.finfo(float).tiny))
     factor = np.minimum(deviation / own, 1.0)
     for q in filter(observations.mixes, range(out.shape[2])) if has_law else ():
