@@ -66,29 +66,3 @@ def expected_log_probability(mean, variance, y, size):
         ratio = 0.5 * (node**2 - (at - mu) ** 2 / v - np.log(v))
         terms.append(log_probability(at, y, size) + ratio + np.log(weight * std))
     return special.logsumexp(terms, axis=0)
-
-
-def cdf(f, k, size):
-    """Return the probability of at most k >= 0 given f."""
-    rate, poisson = np.exp(np.minimum(f, MOST_LOG_RATE)), np.isinf(size)
-    if np.all(poisson):
-        return special.gammaincc(k + 1.0, rate)
-    rest = np.where(poisson, 1.0, size)
-    found = special.betainc(rest, k + 1.0, rest / (rest + rate))
-    if np.any(poisson):
-        found = np.where(poisson, special.gammaincc(k + 1.0, rate), found)
-    return found
-
-
-def log_threshold_moments(k, size):
-    """Return mean and variance of L, where `cdf` is the probability that L > f.
-
-    L is the logarithm of a gamma variable of shape k + 1, less that of the gamma
-    variable of mean 1 which multiplies the rate.
-    """
-    infinite = np.isinf(size)
-    rest = np.where(infinite, 1.0, size)
-    mean = special.digamma(k + 1.0) - np.where(infinite, 0.0, special.digamma(rest))
-    mean = mean + np.where(infinite, 0.0, np.log(rest))
-    variance = special.polygamma(1, k + 1.0)
-    return mean, variance + np.where(infinite, 0.0, special.polygamma(1, rest))

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import betainc, digamma, gammaincc, ndtr, ndtri, polygamma
 
 from skswsgp._compiled.threads import ROWS_AT_ONCE, row_blocks
 from skswsgp._linear.site_rows import SiteRows
@@ -60,7 +60,7 @@ class Counts(NamedTuple):
         rest, which is small and smooth.
         """
         whole = np.maximum(k, 0.0)
-        center, square = log_rates.log_threshold_moments(whole, self.size)
+        center, square = log_threshold_moments(whole, self.size)
         spread, std = np.sqrt(square), np.sqrt(self.latent_variance)
         total = ndtr((center - self.latent_mean) / np.hypot(spread, std))
         nodes = np.linspace(-REACH, REACH, N_NODES)
@@ -68,7 +68,8 @@ class Counts(NamedTuple):
         weights /= weights.sum()
         for part in row_blocks(N_NODES, 1 + ROWS_AT_ONCE // (1 + total.size)):
             f = self.latent_mean + np.multiply.outer(nodes[part], std)
-            rest = log_rates.cdf(f, whole, self.size) - ndtr((center - f) / spread)
+            given = probability_of_at_most(whole, f, self.size)
+            rest = given - ndtr((center - f) / spread)
             terms = [total[None], (weights[part] * rest.T).T]
             # in the same order whatever the number of rows
             total = np.cumsum(np.concatenate(terms), axis=0)[-1]
@@ -88,7 +89,7 @@ class Counts(NamedTuple):
         """Return quantiles (N,) of as many laws, by steps that grow and then halve."""
         most, step, k = np.exp(MOST_LOG_RATE), 1.0, np.zeros(p.shape)
         for _ in range(4):  # to where a normal law with moments of L ends, see `cdf`
-            center, square = log_rates.log_threshold_moments(k, self.size)
+            center, square = log_threshold_moments(k, self.size)
             f = self.latent_mean + np.sqrt(self.latent_variance + square) * ndtri(p)
             k = (k + 0.5) * np.exp(np.minimum(f - center, MOST_LOG_RATE)) - 0.5
             k = np.floor(np.clip(k, 0.0, most))
@@ -150,3 +151,29 @@ def warn_of_large_counts(solver):
             "intervals are wider than those of the law; use likelihood='gaussian' "
             "with y_transform='log' for such counts.",
         )
+
+
+def probability_of_at_most(k, f, size):
+    """Return the probability of at most k >= 0 given f."""
+    rate, poisson = np.exp(np.minimum(f, MOST_LOG_RATE)), np.isinf(size)
+    if np.all(poisson):
+        return gammaincc(k + 1.0, rate)
+    rest = np.where(poisson, 1.0, size)
+    found = betainc(rest, k + 1.0, rest / (rest + rate))
+    if np.any(poisson):
+        found = np.where(poisson, gammaincc(k + 1.0, rate), found)
+    return found
+
+
+def log_threshold_moments(k, size):
+    """Return mean and variance of L, where `probability_of_at_most` is that of L > f.
+
+    L is the logarithm of a gamma variable of shape k + 1, less that of the gamma
+    variable of mean 1 which multiplies the rate.
+    """
+    infinite = np.isinf(size)
+    rest = np.where(infinite, 1.0, size)
+    mean = digamma(k + 1.0) - np.where(infinite, 0.0, digamma(rest))
+    mean = mean + np.where(infinite, 0.0, np.log(rest))
+    variance = polygamma(1, k + 1.0)
+    return mean, variance + np.where(infinite, 0.0, polygamma(1, rest))
