@@ -10,10 +10,11 @@ means stay those of the process.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.interpolate import CubicHermiteSpline
 from scipy.optimize.elementwise import find_root
 from scipy.special import ndtr, ndtri
 
-from skswsgp._compiled.threads import row_blocks
+from skswsgp._compiled.threads import index_blocks
 from skswsgp._law.local_density import LocalDensity, NearTargets, near_targets
 from skswsgp._law.shape import GAUSSIAN
 from skswsgp._law.widths import NEAR, Nearness, ResidualSizes
@@ -158,6 +159,20 @@ def gaussian_law(mean, deviation):
     return Observations(mean, deviation, *np.ones((2, *mean.shape)), shapes)
 
 
+def error_score(shape, t):
+    """Return the ranked probability scores (n,) of errors t (n,) whose shape is known.
+
+    Some are integrated, and the cubics between these have the slopes 2 F(t) - 1.
+    """
+    ends, ones = shape.from_normal(CRPS_SCORES, 0.0), np.ones((len(CRPS_SCORES), 1))
+    law = gaussian_law(0.0 * ones, ones)._replace(shapes=(shape,))
+    scores = law._integrated_crps(0, ends, ends, STANDARD)
+    inside = t.clip(ends[0], ends[-1])
+    slopes = 2.0 * ndtr(shape.normal_score(ends, 1.0)) - 1.0
+    cubics = CubicHermiteSpline(ends, scores, slopes)
+    return cubics(inside) + np.abs(t - inside)
+
+
 class Observations(NamedTuple):
     """The law at n rows, for Q outputs."""
 
@@ -245,9 +260,16 @@ class Observations(NamedTuple):
         y and the score are in the units of `scale`.
         """
         out, t = np.empty(y.shape), scale.standardise(y)
-        for q in range(y.shape[1]):
-            for rows in row_blocks(len(y)):
-                given = q, t[rows, q], y[rows, q], scale.of_output(q)
+        for q, shape in enumerate(self.shapes):
+            output, rest = scale.of_output(q), np.arange(len(y))
+            if output.is_line and not self.mixes(q):
+                width = self.scale[:, q]
+                score = error_score(shape, (t[:, q] - self.mean[:, q]) / width)
+                out[:, q] = output.factor * width * score
+                rest = np.flatnonzero(self.known[:, q] < 1.0)
+            for part in index_blocks(len(rest)):
+                rows = rest[part]
+                given = q, t[rows, q], y[rows, q], output
                 out[rows, q] = self.at(rows)._integrated_crps(*given)
         return out
 
@@ -284,11 +306,11 @@ class Observations(NamedTuple):
         """Return the integral (n,) of (F(x) - [x >= t])^2, by two nodes an interval.
 
         t is y standardised, and the integral is over the units of `scale`. Intervals
-        (Gauss-Legendre) end at quantiles of the law around the mean, near targets,
-        points beside them, and t, where the integrand jumps. It is 1 from there to a y
-        that is beyond all of these.
+        (Gauss-Legendre) end at quantiles around the mean, which have no gap where the
+        shape has one, at near targets, points beside them, and t, where the integrand
+        jumps. It is 1 from there to a y that is beyond all of these.
         """
-        nodes = self.shapes[q].from_normal(CRPS_SCORES, self.known[:, q, None])
+        nodes = self.shapes[q].from_normal(CRPS_SCORES, 0.0)  # of Student's t
         x = self.mean[:, q, None] + self.scale[:, q, None] * nodes
         x = np.hstack([x, *(self.near.nodes(q) if self.mixes(q) else [])])
         t = t.clip(x.min(axis=1), x.max(axis=1))

@@ -101,7 +101,7 @@ class NearTargets(NamedTuple):
     def nodes(self, q):
         """Return arrays (n, K) of values between which the distribution is smooth."""
         t, h = self.targets[:, :, q], self.bandwidth[q]
-        return [t + step * h for step in (-3.0, -1.5, -0.5, 0.0, 0.5, 1.5, 3.0)]
+        return [t + step * h for step in (-2.0, 0.0, 2.0)]
 
     def at(self, rows):
         """Return the targets near some of the rows."""

@@ -228,8 +228,13 @@ class TargetScale(NamedTuple):
             return slope
         end = self._end
         inside, beyond = end.split(y)
-        more = end.log_growth(beyond)
-        return slope + self.transform.log_slope(inside) + more
+        return slope + self.transform.log_slope(inside) + end.log_growth(beyond)
+
+    @property
+    def is_line(self):
+        """Whether y is a linear function of t."""
+        least = -np.inf if self.seen is None else np.max(self.seen.least)
+        return self.transform is None and least == -np.inf
 
     def of_output(self, q):
         """Return the scale of an output, for arrays of any number of columns."""

@@ -8,7 +8,7 @@ from scipy import stats
 from skswsgp._law.fit_law import is_likelier
 from skswsgp._law.law import Observations, PredictiveLaw
 from skswsgp._law.local_density import LocalDensity, near_targets
-from skswsgp._law.shape import GAUSSIAN, make_shape
+from skswsgp._law.shape import GAUSSIAN, fit_shape, make_shape
 from skswsgp._law.widths import Nearness, measure_distances
 from skswsgp._rows.target_scale import STANDARD
 from skswsgp.joint.predictions import draw_around, observed_covariance
@@ -90,6 +90,24 @@ def test_crps_is_the_integral_of_its_definition(observations, y):
             x = MEAN[row, q] + STEPS
             expected = np.trapezoid((one.cdf(q, x) - (x >= y)) ** 2, x)
             assert_allclose(scores[row, q], expected, rtol=1e-2)
+
+
+def test_crps_of_a_shape_with_a_gap_is_its_integral():
+    rng = np.random.default_rng(3)
+    shape = fit_shape(
+        np.inf, rng.choice([-1.0, 1.0], 3000) + 0.2 * rng.normal(size=3000)
+    )
+    y = np.array([-40.0, -1.0, 0.0, 0.4, 1.0, 2.5, 300.0])
+    ones = np.ones((len(y), 1))
+    for known in (1.0, 0.4):
+        law = Observations(0.5 * ones, 2.0 * ones, ones, known * ones, (shape,))
+        x = 0.5 + np.linspace(-400.0, 400.0, 800_001)
+        below = Observations(
+            *(np.full((1, 1), a) for a in (0.5, 2.0, 1.0, known)), (shape,)
+        )
+        below = below.cdf(0, x)
+        expected = [np.trapezoid((below - (x >= value)) ** 2, x) for value in y]
+        assert_allclose(law.crps(y[:, None])[:, 0], expected, rtol=1e-3)
 
 
 def test_draws_have_the_quantiles_and_deviations_of_the_law(observations):
