@@ -174,9 +174,6 @@ REGRESSION_STAGES = {
     ),
     "shorter start of smoother": Stage(climb.Climb, "shorten", always(None)),
     "waves": Stage(climb.Climb, "with_waves", always([])),
-    "short start": Stage(
-        climb.Climb, "short", lambda function, climb, candidate: candidate
-    ),
     "narrow priors": Stage(climb.Climb, "prior_variances", wide_priors),
     "noise alone": Stage(climb.Climb, "noise_alone", always(None)),
     "map by evidence": Stage(

@@ -50,7 +50,6 @@ SMOOTHNESS = 0.5, 1.5, 2.5, math.inf  # nu of the Matern kernels that are compar
 # Systems with infinitely smooth kernels are ill-conditioned, so a rougher kernel is
 # climbed first. It is the smoothest one for Adam, and where inducing points are few.
 ROUGH = SMOOTHNESS[2]
-SHORT = 0.03  # factor of length-scales from which quick waves are looked for
 UNDECIDED = 3.0  # nats: a difference of evidence that more rows may reverse
 ENOUGH = 2e-4  # nats a row that a step gains, or it is the last: no density shows fewer
 
@@ -184,8 +183,7 @@ class Climb:
             for nu in self.smoothness if nu != self.middle
         ]  # fmt: skip
         found = undecided(found + (self.with_waves(best) if waves else []))
-        found += others[:1] if best.form.shared else []
-        return found + ([self.short(shared)] if self.more else [])
+        return found + (others[:1] if best.form.shared else [])
 
     @property
     def frees_length_scales(self):
@@ -275,16 +273,6 @@ class Climb:
         noise = measured(form, posterior, value, moves)
         likeliest = max(one.evidence for one in candidates)
         return noise if noise.evidence > likeliest else None
-
-    def short(self, candidate):
-        """Return a candidate to move on from, with short length-scales.
-
-        Few rows may take for noise what moves quickly with several columns.
-        """
-        form = Form(self.middle, shared=True)
-        posterior = self.posterior(form)
-        posterior.start = posterior.start + math.log(SHORT) * length_scales(posterior)
-        return candidate._replace(form=form, posterior=posterior, hessian=None)
 
     def apart(self, candidate):
         """Return a list of a point from which to climb more rows, or an empty one.
