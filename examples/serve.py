@@ -3,11 +3,13 @@
 FastAPI runs handlers that are no coroutines in threads, and a fitted model may predict
 in several of them at once. A chunk of observations teaches a copy, which then takes the
 place of the model. `python examples/serve.py` serves a model of the diabetes data on
-port 8000, where `/docs` has a form for each request. It needs `pip install fastapi
+port 8000, where `/docs` has a form for each request. In a container it must listen at
+all addresses: `python examples/serve.py 0.0.0.0`. It needs `pip install fastapi
 uvicorn`.
 """
 
 import copy
+import sys
 import threading
 from typing import Annotated
 
@@ -70,4 +72,6 @@ if __name__ == "__main__":
     import uvicorn
 
     X, y = load_diabetes(return_X_y=True)
-    uvicorn.run(make_app(SWSGPRegressor(random_state=0).fit(X, y)), port=8000)
+    host = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1"
+    app = make_app(SWSGPRegressor(random_state=0).fit(X, y))
+    uvicorn.run(app, host=host, port=8000)

@@ -363,6 +363,14 @@ def test_models_are_compared_on_splits_that_both_have(example):
     assert "| SWSGP | **2.000** |\n| VNNGP | (0.500) |" in part.markdown("NLL")
 
 
+RANKED = {  # models of rows of the README, in their order
+    "CatBoost, its default": ("CatBoost", "CatBoost stopped"),
+    "CatBoost with uncertainty": ("CatBoost uncertain",),
+    "LightGBM": ("LightGBM",),
+    "random forest": ("RandomForest",),
+    "NGBoost": ("NGBoost", "NGBoost log-normal"),
+    "MAPIE": ("MAPIE",),
+}
 PEERS = BENCHMARKS.parents[1] / "doc" / "benchmarks" / "peers.md"
 
 
@@ -375,6 +383,24 @@ def test_the_page_of_peers_has_what_its_rows_say(example):
         assert all(blocks[name].count("\n") > 3 for name in names), kind
     for name, block in blocks.items():
         assert f"<!-- {name} -->\n\n{block}\n<!-- end -->" in text, name
+
+
+def test_the_ranks_of_the_readme_are_those_of_the_rows(example):
+    page, rows = example("peer_page"), []
+    for line in (BENCHMARKS.parents[1] / "README.md").read_text().splitlines():
+        if line.startswith(("| `SWSGPRegressor()` | 3", *(f"| {m}" for m in RANKED))):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    assert len(rows) == 1 + len(RANKED)
+    known, columns = page.read(PEERS.with_suffix(".csv")), []
+    for kind in ("regression", "mixed"):
+        part = page.Results(known, kind)
+        columns += [part.ranks(score) for score in ("RMSE", "interval score")]
+    for (name, *cells), models in zip(
+        rows, [("SWSGP",), *RANKED.values()], strict=True
+    ):
+        for cell, ranks in zip(cells, columns, strict=True):
+            found = [f"{ranks[model]:.1f}" for model in models if model in ranks]
+            assert cell == " and ".join(found), name
 
 
 def test_names_in_the_picture_of_ranks_do_not_overlap(example):
