@@ -5,7 +5,8 @@ Bayesian optimisation with thousands of evaluations
 Where is a function of four columns largest, if each value costs an experiment? Each
 round fits the values so far and chooses a batch of new ones: those of the largest
 expected improvement, the maxima of as many draws of functions (Thompson sampling), or
-random ones. All use public methods only.
+random ones. In the end the mean is climbed along its gradient. All use public methods
+only.
 """
 
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy.optimize import minimize
 from scipy.stats import norm
 
 from skswsgp import SWSGPRegressor
@@ -68,8 +70,21 @@ def at_random(model, rows, n_rows, rng):
     return rng.integers(len(rows) // 2, size=n_rows)
 
 
+def climbed(model, row):
+    """Return the row in the unit cube to which the mean leads up from another one."""
+
+    def loss(x):
+        mean, _ = model.latent_mean_and_variance([x])
+        return -mean[0], -model.predict_gradient([x])[0]
+
+    return minimize(loss, row, jac=True, bounds=[(0.0, 1.0)] * 4).x
+
+
 def run(choose):
-    """Return how far the best row so far is below the maximum, after each round."""
+    """Return how far the best row so far is below the maximum, after each round.
+
+    The last number is that of a row where the mean of the last round is largest.
+    """
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(SIZES[0], 4))
     y = function(X) + NOISE * rng.normal(size=len(X))
@@ -81,7 +96,8 @@ def run(choose):
         X = np.concatenate([X, new])
         y = np.append(y, function(new) + NOISE * rng.normal(size=len(new)))
         regrets.append(MAXIMUM - function(X).max())
-    return regrets
+    best = X[model.predict(X).argmax()]
+    return [*regrets, MAXIMUM - function(climbed(model, best)[None])[0]]
 
 
 figure, ax = plt.subplots(figsize=(5.5, 3.6), layout="constrained")
@@ -93,7 +109,7 @@ choices = {
 for name, choose in choices.items():
     regrets = run(choose)
     print(f"{name:>21}: regret " + ", ".join(f"{regret:.4f}" for regret in regrets))
-    ax.loglog(SIZES, np.maximum(regrets, 1e-6), "o-", label=name)
+    ax.loglog(SIZES, np.maximum(regrets[:-1], 1e-6), "o-", label=name)
 ax.set_xticks(SIZES, SIZES, minor=False)
 ax.set_xticks([], minor=True)
 ax.set(xlabel="evaluations", ylabel="maximum minus the best row so far")
@@ -101,7 +117,7 @@ ax.legend()
 
 # %%
 # What was seen: after 1,600 evaluations the best row of both choices by the model is
-# within 0.004 of the maximum. The best of as many random rows is 0.28 below it.
+# within 0.005 of the maximum. The best of as many random rows is 0.28 below it.
 
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])
