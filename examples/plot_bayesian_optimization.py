@@ -118,6 +118,7 @@ ax.legend()
 # %%
 # What was seen: after 1,600 evaluations the best row of both choices by the model is
 # within 0.005 of the maximum. The best of as many random rows is 0.28 below it.
+# Where the mean of expected improvement leads up to, the function is 0.0004 below.
 
 if "--out" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--out") + 1])

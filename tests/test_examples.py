@@ -454,6 +454,20 @@ def test_what_a_fit_loses_without_a_stage(example):
     assert labels == (3.0, 0.0)
 
 
+@pytest.mark.slow  # a minute
+def test_the_script_for_a_gpu_runs_on_arrays_of_numpy(tmp_path):
+    """Without its tables, too: those that are missing are generated."""
+    script = str(BENCHMARKS / "bench_cuda.py")
+    parts = "products", "search", "first", "fits"
+    command = [sys.executable, script, "--numpy", "--cpu-threads", "1", "--parts"]
+    there = os.environ | {"SKSWSGP_DATA": str(tmp_path)}
+    done = subprocess.run([*command, *parts], capture_output=True, text=True, env=there)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("kin40k", "flights", "airline"):
+        assert f"{name} (generated, 300 rows) cuda 1:" in done.stdout
+        assert f"ok   {name}: the scores agree" in done.stdout
+
+
 @pytest.mark.slow  # compiles in a process of its own
 def test_peers_that_are_installed_are_compared(example, tmp_path):
     pytest.importorskip("matplotlib")

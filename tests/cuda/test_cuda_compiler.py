@@ -14,7 +14,7 @@ import skswsgp.cuda
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._linear.row_matrix import SparseRowMatrix
 from skswsgp.cuda import device as gpu
-from skswsgp.cuda.compiler import kernel_of
+from skswsgp.cuda.compiler import flat, kernel_of
 from skswsgp.cuda.products import DeviceProducts
 from skswsgp.cuda.row_matrix import place_matrix
 from skswsgp.cuda.scan import DeviceScan
@@ -44,7 +44,7 @@ def launches(device, monkeypatch):
     found, prepare = {}, device.prepare
 
     def noted(body, n, *arguments):
-        found[body] = numba.typeof(arguments)
+        found[body] = type_of(arguments)
         return prepare(body, n, *arguments)
 
     monkeypatch.setattr(device, "prepare", noted)
@@ -80,6 +80,16 @@ def test_each_body_compiles_to_ptx(launches, device, monkeypatch, dtype, rng):
         assert ".entry" in ptx
         assert f"st{STORES.get(body.__name__, real)}" in ptx
         assert ".shared" not in ptx
+
+
+def type_of(arguments):
+    """Return the type of arguments of a launch, arrays of either device."""
+    if isinstance(arguments, tuple):
+        kinds = tuple(map(type_of, arguments))
+        return types.BaseTuple.from_types(kinds, type(arguments))
+    if hasattr(arguments, "__cuda_array_interface__"):
+        return flat(arguments)[0]
+    return numba.typeof(arguments)
 
 
 def launch_all(device, dtype, rng):
