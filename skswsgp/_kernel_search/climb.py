@@ -44,8 +44,9 @@ NEXT_STEPS = FIRST_STEPS // 2
 WIDTHS = 2.0, 3.0, 4.0
 LAST_WIDTHS = 30.0, 5.0, 4.0
 LEAST_WIDTH = 0.5
-# Factors of the length-scales of a user's kernel from which few rows climb
-GIVEN_FACTORS = 1.0, 0.3, 0.1
+# Added to the logarithms of length-scales: where the climb of a user's kernel begins
+# anew, once and twice, and where one begins for what few rows may take for noise
+SHORTER, SHORT = -1.2, -3.5
 SMOOTHNESS = 0.5, 1.5, 2.5, math.inf  # nu of the Matern kernels that are compared
 # Systems with infinitely smooth kernels are ill-conditioned, so a rougher kernel is
 # climbed first. It is the smoothest one for Adam, and where inducing points are few.
@@ -183,7 +184,12 @@ class Climb:
             for nu in self.smoothness if nu != self.middle
         ]  # fmt: skip
         found = undecided(found + (self.with_waves(best) if waves else []))
-        return found + (others[:1] if best.form.shared else [])
+        found += others[:1] if best.form.shared else []
+        if self.more and not self.frees_length_scales:  # no wave shows what is quick
+            posterior = self.posterior(shared.form)
+            posterior.start = posterior.start + SHORT * length_scales(posterior)
+            found.append(shared._replace(posterior=posterior, hessian=None))
+        return found
 
     @property
     def frees_length_scales(self):
@@ -282,8 +288,7 @@ class Climb:
         the point has the shorter of both length-scales, and its noise.
         """
         few, posterior, Q = self.few, candidate.posterior, len(self.start.noise)
-        noise = np.exp(posterior.start[-Q:])
-        noisy = np.flatnonzero(2.0 * noise > np.var(few.y, axis=0))
+        noisy = np.flatnonzero(2.0 * np.exp(posterior.start[-Q:]) > few.y.var(axis=0))
         alike = Q == 1 or few.options.common_noise or not self.frees_length_scales
         if alike or not (self.more and len(noisy)):
             return []
@@ -462,8 +467,8 @@ def climb_given(learner, start, around, rng, learn_map=False):
         posterior.medians[: free.sum()] = np.log(around[free])
         moves, found = posterior.moves(noise=noise_free), []
         first, lengths = posterior.start, length_scales(posterior)
-        for factor in GIVEN_FACTORS:
-            point = first + math.log(factor) * lengths
+        for times in range(3):
+            point = first + times * SHORTER * lengths
             posterior.start = point.clip(*posterior.bounds.T)
             found.append(posterior.maximize(moves, FIRST_STEPS))
         posterior.start, *_ = max(found, key=lambda one: one[1])
