@@ -44,8 +44,8 @@ NEXT_STEPS = FIRST_STEPS // 2
 WIDTHS = 2.0, 3.0, 4.0
 LAST_WIDTHS = 30.0, 5.0, 4.0
 LEAST_WIDTH = 0.5
-# Added to the logarithms of length-scales: where the climb of a user's kernel begins
-# anew, once and twice, and where one begins for what few rows may take for noise
+# Added to logarithms of length-scales where a climb begins anew: once and twice for a
+# user's kernel, and for labels that move so quickly that few rows take them for noise
 SHORTER, SHORT = -1.2, -3.5
 SMOOTHNESS = 0.5, 1.5, 2.5, math.inf  # nu of the Matern kernels that are compared
 # Systems with infinitely smooth kernels are ill-conditioned, so a rougher kernel is

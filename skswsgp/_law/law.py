@@ -266,7 +266,7 @@ class Observations(NamedTuple):
                 width = self.scale[:, q]
                 score = error_score(shape, (t[:, q] - self.mean[:, q]) / width)
                 out[:, q] = output.factor * width * score
-                rest = np.flatnonzero(self.known[:, q] < 1.0)
+                rest = np.flatnonzero((self.known[:, q] < 1.0) & shape.tilt.any())
             for part in index_blocks(len(rest)):
                 rows = rest[part]
                 given = q, t[rows, q], y[rows, q], output

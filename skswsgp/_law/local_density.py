@@ -99,9 +99,9 @@ class NearTargets(NamedTuple):
         return t.min(axis=1) + shift, t.max(axis=1) + shift
 
     def nodes(self, q):
-        """Return arrays (n, K) of values between which the distribution is smooth."""
+        """Return arrays (n, K) of ends of intervals for sums by two nodes in each."""
         t, h = self.targets[:, :, q], self.bandwidth[q]
-        return [t + step * h for step in (-2.0, 0.0, 2.0)]
+        return [t + step * h for step in (-3.5, -1.5, 0.0, 1.5, 3.5)]
 
     def at(self, rows):
         """Return the targets near some of the rows."""

@@ -117,9 +117,11 @@ def law_in_words(law, names):
         name += ", reshaped by errors" if shape.tilt.any() else ""
         along = " and ".join(names[d] for d in np.unique(waves.places))
         along = f", along {along}" if along else ""
-        if low < high:
-            name += f", deviations times {low:.2g} to {high:.2g}{along}"
-        parts.append(name)
+        low, high = f"{low:.2g}", f"{high:.2g}"
+        times = low if low == high else f"{low} to {high}"
+        parts.append(
+            name if times == "1" else f"{name}, deviations times {times}{along}"
+        )
     shares = np.zeros(1) if law.density is None else law.density.share
     near = f"; near targets have a share of {numbers(shares)}" if shares.any() else ""
     return "; ".join(parts) + near

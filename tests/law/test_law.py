@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from skswsgp._law.fit_law import is_likelier
-from skswsgp._law.law import Observations, PredictiveLaw
-from skswsgp._law.local_density import LocalDensity, near_targets
+from skswsgp._law.law import Observations, PredictiveLaw, gaussian_law
+from skswsgp._law.local_density import LocalDensity, NearTargets, near_targets
 from skswsgp._law.shape import GAUSSIAN, fit_shape, make_shape
 from skswsgp._law.widths import Nearness, measure_distances
 from skswsgp._rows.target_scale import STANDARD
@@ -108,6 +108,19 @@ def test_crps_of_a_shape_with_a_gap_is_its_integral():
         below = below.cdf(0, x)
         expected = [np.trapezoid((below - (x >= value)) ** 2, x) for value in y]
         assert_allclose(law.crps(y[:, None])[:, 0], expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("place", "h"), [(12.0, 0.5), (8.0, 1.0), (0.3, 0.02)])
+def test_crps_of_near_targets_beside_the_others_is_its_integral(place, h):
+    y = place + h * np.array([-30.0, -4.0, 0.0, 1.0, 2.0, 4.0, 30.0])
+    ones = np.ones((len(y), 1))
+    shape = np.array([[0.9], [h], [1.0]])
+    near = NearTargets(np.full((len(y), 1, 1), place), ones, ones, *shape)
+    law = gaussian_law(0.0 * ones, ones)._replace(near=near)
+    x = np.linspace(-60.0, 60.0, 400_001)
+    below = 0.1 * stats.norm.cdf(x) + 0.9 * stats.norm.cdf((x - place) / h)
+    expected = [np.trapezoid((below - (x >= value)) ** 2, x) for value in y]
+    assert_allclose(law.crps(y[:, None])[:, 0], expected, atol=1.2e-3)
 
 
 def test_draws_have_the_quantiles_and_deviations_of_the_law(observations):
