@@ -62,8 +62,9 @@ class ObservationsMixin(QuantilesMixin):
     ) -> tuple[Floats, Floats]:  # fmt: skip
         """Predict the central interval that holds a new observation with a probability.
 
-        In a pipeline it is a method of the last step, which takes rows of the steps
-        before: ``pipeline[-1].predict_interval(pipeline[:-1].transform(X))``.
+        A pipeline lacks this method. Its last step has it, for rows that the steps
+        before have transformed:
+        ``pipeline[-1].predict_interval(pipeline[:-1].transform(X))``.
 
         Parameters
         ----------

@@ -44,8 +44,9 @@ NEXT_STEPS = FIRST_STEPS // 2
 WIDTHS = 2.0, 3.0, 4.0
 LAST_WIDTHS = 30.0, 5.0, 4.0
 LEAST_WIDTH = 0.5
-# Added to logarithms of length-scales where a climb begins anew: once and twice for a
-# user's kernel, and for labels that move so quickly that few rows take them for noise
+# Added to the logarithms of length-scales where a climb begins anew. `SHORTER` is added
+# once and twice for a user's kernel, and `SHORT` where columns share a length-scale and
+# few rows may take for noise what moves quickly.
 SHORTER, SHORT = -1.2, -3.5
 SMOOTHNESS = 0.5, 1.5, 2.5, math.inf  # nu of the Matern kernels that are compared
 # Systems with infinitely smooth kernels are ill-conditioned, so a rougher kernel is
@@ -185,7 +186,9 @@ class Climb:
         ]  # fmt: skip
         found = undecided(found + (self.with_waves(best) if waves else []))
         found += others[:1] if best.form.shared else []
-        if self.more and not self.frees_length_scales:  # no wave shows what is quick
+        if self.more and not self.frees_length_scales:
+            # Waves would show what moves quickly, and are not looked for here. The
+            # candidate has the density of `shared` until more rows move it on.
             posterior = self.posterior(shared.form)
             posterior.start = posterior.start + SHORT * length_scales(posterior)
             found.append(shared._replace(posterior=posterior, hessian=None))

@@ -29,7 +29,7 @@ LEAST_TURN = 0.1  # nats that a turn, or a step of the kernel, gains, or it is t
 BOUND_WORK = 3  # time of a search over that of learning a regression's kernel
 SHAPE_STEP = 2.0  # factor between two shapes of the likelihood that are compared
 VARIANCE_STEP = 3.0  # factor between two variances whose bounds are compared
-MOST_VARIANCE = 1e3  # bound of the flat prior of the log variance, as its inverse
+MOST_VARIANCE = 1e3  # where the flat prior of the log variance ends, and 1 / it
 NEGLIGIBLE = 6.0  # nats below the best bound at which a variance hardly counts
 
 

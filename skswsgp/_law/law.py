@@ -162,7 +162,8 @@ def gaussian_law(mean, deviation):
 def error_score(shape, t):
     """Return the ranked probability scores (n,) of errors t (n,) whose shape is known.
 
-    Some are integrated, and the cubics between these have the slopes 2 F(t) - 1.
+    The scores of 81 quantiles of Student's t are integrated. Between them scores follow
+    cubics, whose slopes at the quantiles are the exact ones, 2 F(t) - 1.
     """
     ends, ones = shape.from_normal(CRPS_SCORES, 0.0), np.ones((len(CRPS_SCORES), 1))
     law = gaussian_law(0.0 * ones, ones)._replace(shapes=(shape,))

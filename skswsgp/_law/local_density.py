@@ -99,7 +99,7 @@ class NearTargets(NamedTuple):
         return t.min(axis=1) + shift, t.max(axis=1) + shift
 
     def nodes(self, q):
-        """Return arrays (n, K) of ends of intervals for sums by two nodes in each."""
+        """Return arrays (n, K) of ends of intervals over which scores are summed."""
         t, h = self.targets[:, :, q], self.bandwidth[q]
         return [t + step * h for step in (-3.5, -1.5, 0.0, 1.5, 3.5)]
 

@@ -117,8 +117,8 @@ def _centres(sample, n_centres, rng, feature_scale, weight, tuning):
     with scikit_learn_threads(), warnings.catch_warnings():
         # scikit-learn warns of a memory leak of MKL on Windows.
         warnings.filterwarnings("ignore", "MiniBatchKMeans is known", UserWarning)
-        # nine decimals: by last digits two centres of one row differ, and so do those
-        # of rows in other units
+        # Rows and centres are rounded to nine decimals. The last digits of rows depend
+        # on the units of the columns, and those of centres may part two on one row.
         kmeans.fit(np.round((sample - middle) / scale, 9), sample_weight=weight)
     return np.round(kmeans.cluster_centers_, 9) * scale + middle
 

@@ -232,7 +232,7 @@ class TargetScale(NamedTuple):
 
     @property
     def is_line(self):
-        """Whether y is a linear function of t."""
+        """Whether y is a line of t: not transformed, and without a least value."""
         least = -np.inf if self.seen is None else np.max(self.seen.least)
         return self.transform is None and least == -np.inf
 

@@ -154,7 +154,7 @@ def warn_of_large_counts(solver):
 
 
 def probability_of_at_most(k, f, size):
-    """Return the probability of at most k >= 0 given f."""
+    """Return the probability of a count of at most k >= 0, given f."""
     rate, poisson = np.exp(np.minimum(f, MOST_LOG_RATE)), np.isinf(size)
     if np.all(poisson):
         return gammaincc(k + 1.0, rate)
