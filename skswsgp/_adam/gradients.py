@@ -7,16 +7,22 @@ The rows are cut into CHUNKS pieces whatever the number of threads, see
 import numpy as np
 from numba import get_thread_id, prange
 
-from skswsgp._adam.adjoints import bound_vjp, divergence_vjp
+from skswsgp._adam.adjoints import (
+    bound_vjp,
+    cross_covariance_vjp,
+    divergence_vjp,
+    posterior_vjp,
+)
 from skswsgp._compiled.jit import njit, njit_inline, njit_inner, njit_parallel
 from skswsgp._compiled.pointers import by_address
 from skswsgp._compiled.threads import CHUNKS, chunk_bounds
 from skswsgp._compiled.tiles import BLOCK, set_products
 from skswsgp._covariance.pairs import TRIANGLE
-from skswsgp._covariance.program import tile_vjp
+from skswsgp._covariance.program import fill_tile, tile_vjp
 from skswsgp._engine.cpu_loops import clear_chunk, factorise_shared
 from skswsgp._point import bound, posterior
 from skswsgp._point.full_covariance import PANEL_COLUMNS
+from skswsgp._point.likelihoods import expected_log_prob
 from skswsgp._point.state import thread_view
 
 
@@ -40,10 +46,22 @@ def gradient_chunks(model, batch, start, n, begin, end, works, t, grads):
 
 
 @njit_inline
+def dense_bound(model, X, y, row, H, factor, work, column):
+    """Return E log p(y | f) of one row; set in `work` what `dense_bound_vjp` reads."""
+    for d in range(X.shape[1]):
+        column[d, 0] = X[row, d]
+    # covariances with all active points, then with itself
+    fill_tile(model, column, 1, factor.points, H, work, 0)
+    fill_tile(model, column, 1, column, TRIANGLE, work, H)
+    posterior.posterior(model, factor, work, 0, H)
+    return expected_log_prob(model, y, row, work)
+
+
+@njit_inline
 def dense_bound_vjp(model, i, weight, H, factor, work, stack, t, grads, c):
     """Adjoint of `dense_bound` for row i; sets row i of the stack, adds to chunk c."""
-    g = posterior.posterior_vjp(model, factor, work, H, weight, grads, c)
-    posterior.cross_covariance_vjp(work.half_adjoint, work.a, g, H, work.adjoint, 0)
+    g = posterior_vjp(model, factor, work, H, weight, grads, c)
+    cross_covariance_vjp(work.half_adjoint, work.a, g, H, work.adjoint, 0)
     for h in range(H):
         stack.A[i, h] = work.a[0, h]
         stack.R[i, h] = work.half_adjoint[0, h]
@@ -73,9 +91,7 @@ def dense_gradient_chunks(
         for i in range(first, last):
             row = start + i
             weight = batch.weight[row]
-            ell = bound.dense_bound(
-                model, batch.X, batch.y, row, H, factor, work, column
-            )
+            ell = dense_bound(model, batch.X, batch.y, row, H, factor, work, column)
             grads.sums[c, 0] += weight * ell
             dense_bound_vjp(model, i, weight, H, factor, work, stack, t, grads, c)
 

@@ -1,7 +1,15 @@
 """Steps of Adam of one inducing point: its rows of Z, m, s and L."""
 
-from skswsgp._compiled.jit import njit_inline, njit_inner
-from skswsgp._point.adam_step import bias_corrections, step_linear, step_positive
+from skswsgp._compiled.jit import njit_inline, njit_inner, njit_small
+from skswsgp._compiled.special import exponential
+from skswsgp._point.adam_step import adam_step, bias_corrections, step_linear
+
+
+@njit_small
+def step_positive(values, row, j, derivative, moments, first, second):
+    """Add a step to the logarithm of values[row, j]."""
+    gradient = derivative * values[row, j]
+    values[row, j] *= exponential(adam_step(gradient, moments, row, j, first, second))
 
 
 @njit_inner

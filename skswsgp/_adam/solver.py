@@ -3,10 +3,9 @@
 import numpy as np
 
 from skswsgp._adam.schedule import STEPS_PER_BLOCK, Schedule, steps_per_epoch
-from skswsgp._adam.steps import make_steps
+from skswsgp._adam.steps import make_steps, require_finite_training
 from skswsgp._covariance.compile import compile_kernel
 from skswsgp._neighbors.lists import NeighborTracker, TrackedSearch
-from skswsgp._point.adam_step import require_finite_training
 from skswsgp._rows.data import memory_budget
 from skswsgp._solvers.auto import bytes_of_full_covariance
 from skswsgp._solvers.solver import Solver

@@ -14,9 +14,21 @@ from skswsgp._compiled import threads
 from skswsgp._compiled.pointers import address_of
 from skswsgp._compiled.threads import CHUNKS, microseconds_per_point, threads_for
 from skswsgp._engine.cpu import CpuEngine, DenseCpuEngine
-from skswsgp._point.adam_step import make_optimizer, require_finite_training
+from skswsgp._point.adam_step import make_optimizer
 from skswsgp._point.bound import allocate_stack
 from skswsgp._point.state import Batch, allocate_gradients, allocate_workspace
+
+NOT_FINITE = (
+    "training produced NaN or infinity: a covariance matrix could not be factorised or "
+    "a parameter overflowed; lower learning_rate, bound the kernel's parameters, or "
+    "scale X and y."
+)
+
+
+def require_finite_training(values):
+    """Raise FloatingPointError if some of the values are NaN or infinite."""
+    if not np.isfinite(values).all():
+        raise FloatingPointError(NOT_FINITE)
 
 
 @singledispatch

@@ -86,15 +86,6 @@ def square_upper(P, A):
                         A[q, p] = A[p, q]
 
 
-@njit
-def transposed_product(X, Y, A, lower):
-    """Set A = X' Y, or if `lower` only its tiles on and below the diagonal."""
-    side = X.shape[0]
-    for i in range(0, side, BLOCK):
-        for j in range(0, i + 1 if lower else side, BLOCK):
-            tiles.set_products(X, i, Y, j, 0, side, A, i, j)
-
-
 @njit_small
 def solve(R, b, row, size, out, to):
     """Set out[to] = R^-1 b[row]."""

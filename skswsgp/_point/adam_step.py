@@ -13,11 +13,6 @@ from skswsgp._covariance.program import kernel_of, only_kernel, refresh_scales
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-12  # decay of both moments; added to the root
 _LOG_BETA1, _LOG_BETA2 = math.log(BETA1), math.log(BETA2)
 LOG_NOISE_BOUNDS = (math.log(1e-8), math.log(1e4))
-NOT_FINITE = (
-    "training produced NaN or infinity: a covariance matrix could not be factorised or "
-    "a parameter overflowed; lower learning_rate, bound the kernel's parameters, or "
-    "scale X and y."
-)
 
 # Bounds and units of steps, first and second moments, counts of steps
 Optimizer = namedtuple(
@@ -49,12 +44,6 @@ def make_optimizer(model, free, log_bounds, feature_scale):
     )
 
 
-def require_finite_training(values):
-    """Raise FloatingPointError if some of the values are NaN or infinite."""
-    if not np.isfinite(values).all():
-        raise FloatingPointError(NOT_FINITE)
-
-
 @njit_small
 def bias_corrections(steps, rate):
     """Return rate / (1 - beta1^t) and 1 / (1 - beta2^t) after t steps."""
@@ -77,13 +66,6 @@ def step_linear(values, row, j, derivative, unit, moments, first, second):
     """Add a step to values[row, j], measured in `unit`."""
     step = adam_step(derivative * unit, moments, row, j, first, second)
     values[row, j] += step * unit
-
-
-@njit_small
-def step_positive(values, row, j, derivative, moments, first, second):
-    """Add a step to the logarithm of values[row, j]."""
-    gradient = derivative * values[row, j]
-    values[row, j] *= exponential(adam_step(gradient, moments, row, j, first, second))
 
 
 @njit

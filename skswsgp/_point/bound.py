@@ -146,15 +146,3 @@ def factorise_dense(model, active, H, factor):
     jitter = factorise(model, factor, H)
     kl = divergence(model, factor, H) if jitter >= 0.0 else math.nan
     return kl, jitter
-
-
-@njit_inline
-def dense_bound(model, X, y, row, H, factor, work, column):
-    """Return E log p(y | f) of one row; set in `work` what `dense_bound_vjp` reads."""
-    for d in range(X.shape[1]):
-        column[d, 0] = X[row, d]
-    # covariances with all active points, then with itself
-    fill_tile(model, column, 1, factor.points, H, work, 0)
-    fill_tile(model, column, 1, column, TRIANGLE, work, H)
-    posterior.posterior(model, factor, work, 0, H)
-    return expected_log_prob(model, y, row, work)

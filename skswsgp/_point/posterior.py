@@ -1,4 +1,4 @@
-"""q(f) of eq. 13 and its adjoint, on the work arrays of one row of data.
+"""q(f) of eq. 13 and adjoints of covariances, on the work arrays of one row of data.
 
 Notation of the paper: w are the H active inducing points, K = k(Z_w, Z_w) + jitter,
 k = k(Z_w, x), a = K^-1 k, alpha = K^-1 m_w. The covariance S_w of each of the Q latent
@@ -87,55 +87,6 @@ def _posterior_variance(F, a, s, L, rows, full, H, floor, projection, variance):
         variance[q] = floor if v < floor else v
 
 
-@njit_inline
-def posterior_vjp(model, factor, work, H, weight, grads, b):
-    """Adjoint of `posterior`, for `weight` times work.d_mean and work.d_variance.
-
-    Adds to block b of the gradients, sets work.half_adjoint, returns d/d k(x, x).
-    """
-    return _posterior_vjp(
-        weight, work.d_mean, work.d_variance, work.a, factor.inverse, factor.alpha,
-        factor.s, factor.S, model.full, H, work.scratch, work.half_adjoint,
-        grads.d_m, grads.d_s, grads.d_S, b,
-    )  # fmt: skip
-
-
-@njit_inner
-def _posterior_vjp(
-    weight, d_mean, d_variance, a, inverse, alpha, s, S, full, H, scratch, r,
-    d_m, d_s, d_S, b,
-):  # fmt: skip
-    """Adjoint of mu and v for `weight` times their derivatives d_mean and d_variance.
-
-    Adds to block b of d_m and of d_s or d_S. Sets r so that d/dK = a r' + r a' and
-    d/dk = -2 r - g a, where g = d/d k(x, x) is returned.
-    """
-    for h in range(H):
-        scratch[0, h] = 0.0  # sum_q g_mu alpha
-        scratch[1, h] = 0.0  # sum_q g_v S a
-    g = 0.0
-    for q in range(alpha.shape[0]):
-        g_mu, g_v = weight * d_mean[q], weight * d_variance[q]
-        g += g_v
-        for h in range(H):
-            scratch[0, h] += g_mu * alpha[q, h]
-            d_m[b, q, h] += g_mu * a[0, h]
-        if full:
-            linalg.matvec(S[q], a, 0, H, r, 0)
-            for h in range(H):
-                scratch[1, h] += g_v * r[0, h]
-                for j in range(H):
-                    d_S[b, q, h, j] += g_v * a[0, h] * a[0, j]
-        else:
-            for h in range(H):
-                scratch[1, h] += g_v * s[q, h] * a[0, h]
-                d_s[b, q, h] += g_v * a[0, h] * a[0, h]
-    linalg.matvec(inverse, scratch, 1, H, r, 0)
-    for h in range(H):
-        r[0, h] = 0.5 * (g * a[0, h] - scratch[0, h]) - r[0, h]
-    return g
-
-
 @njit_inner
 def covariance_vjp(d_K, A, R, n, H, jitter, adjoint):
     """Fold d/dK = d_K + sum_{p < n} (a_p r_p' + r_p a_p') onto the triangle of a tile.
@@ -157,12 +108,3 @@ def covariance_vjp(d_K, A, R, n, H, jitter, adjoint):
         trace += adjoint[top, start + i]
     for i in range(H):
         adjoint[top, row_start(i + 1, TRIANGLE) - 1] += jitter * trace / H
-
-
-@njit_inner
-def cross_covariance_vjp(r, a, g, H, adjoint, start):
-    """Set the adjoints of k, -2 r - g a, and k(x, x), g, from pair `start` on."""
-    top = adjoint.shape[0] - 1
-    for h in range(H):
-        adjoint[top, start + h] = -2.0 * r[0, h] - g * a[0, h]
-    adjoint[top, start + H] = g

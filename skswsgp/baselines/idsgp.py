@@ -9,17 +9,14 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skswsgp._adam.schedule import Schedule, steps_per_epoch
+from skswsgp._adam.steps import require_finite_training
 from skswsgp._compiled.threads import max_threads, row_blocks
 from skswsgp._covariance.compile import compile_kernel, updated_kernel
 from skswsgp._estimators import sklearn_compat as compat
 from skswsgp._estimators.given import kernel_for
 from skswsgp._estimators.hints import Floats, Seed
 from skswsgp._fit.solve import warn_of_jitter
-from skswsgp._point.adam_step import (
-    make_optimizer,
-    require_finite_training,
-    update_parameters,
-)
+from skswsgp._point.adam_step import make_optimizer, update_parameters
 from skswsgp._point.likelihood_records import LIKELIHOODS
 from skswsgp._rows.data import center_rows
 from skswsgp._rows.statistics import mean_and_scale, relative_weights

@@ -4,7 +4,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from skswsgp._adam.moves import update_row
+from skswsgp._adam.moves import step_positive, update_row
 from skswsgp._adam.schedule import STEPS_PER_BLOCK
 from skswsgp._adam.steps import Steps
 from skswsgp._compiled.jit import njit_inner
@@ -70,7 +70,7 @@ def move_factor_entry(i, L, optimizer, uses, d_L, rate):
         if j < row:
             adam_step.step_linear(L[q], row, j, slope, 1.0, own, fast, slow)
         else:
-            adam_step.step_positive(L[q], row, j, slope, own, fast, slow)
+            step_positive(L[q], row, j, slope, own, fast, slow)
 
 
 @body
