@@ -193,20 +193,16 @@ def means_of_few(solver, kernel, group):
     points, alpha = (K + beta / w)^-1 t, which is R (1 + R K R)^-1 R t with the diagonal
     R^2 = w / beta.
     """
-    model = solver.engine.model
+    model, sites = solver.engine.model, solver.sites
     Z = model.Z.astype(np.float64)
+    merged = merge_sites(sites.precision, sites.precision_mean, group, len(Z))
     alpha, K = np.empty((len(Z), model.m.shape[1])), kernel(Z)
     with one_blas_thread():
-        for q, (w, times_t) in enumerate(
-            zip(solver.sites.precision.T, solver.sites.precision_mean.T, strict=True)
-        ):
-            w, times_t = (np.bincount(group, v, len(Z)) for v in (w, times_t))
-            least = max(LEAST_WEIGHT * w.max(), np.finfo(w.dtype).tiny)
-            root = np.sqrt(np.maximum(w, least) / model.kl_weight)
-            right = times_t / (model.kl_weight * root)
+        for q, (t, noise) in enumerate(zip(*np.swapaxes(merged, 1, 2), strict=True)):
+            root = 1.0 / np.sqrt(model.kl_weight * noise)
             B = root[:, None] * K * root + np.eye(len(Z))
             factor = numpy_cholesky(B, 0.0), True
-            alpha[:, q] = root * cho_solve(factor, right)
+            alpha[:, q] = root * cho_solve(factor, root * t)
     return ExactFit({"alpha_": alpha if alpha.shape[1] > 1 else alpha[:, 0]})
 
 
@@ -244,7 +240,8 @@ def merge_sites(precision, precision_mean, group, M):
         zip(precision.T, precision_mean.T, strict=True)
     ):
         weight = np.bincount(group, weight, M)
-        weight = np.maximum(weight, LEAST_WEIGHT * weight.max())
+        least = max(LEAST_WEIGHT * weight.max(), np.finfo(float).tiny)
+        weight = np.maximum(weight, least)
         targets[:, q] = np.bincount(group, times_mean, M) / weight
         noise[:, q] = 1.0 / weight
     return targets, noise
