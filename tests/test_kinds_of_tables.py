@@ -77,9 +77,14 @@ def test_noise_beside_many_columns_is_told_as_noise():
 def test_copies_on_a_grid_are_no_near_targets_of_rows_between_levels():
     X = np.stack(np.meshgrid(*3 * [np.linspace(0.0, 1.0, 6)]), -1).reshape(-1, 3)
     y = np.sin(7.0 * X[:, 0]) * X[:, 1]  # the last column does nothing
-    law = SWSGPRegressor(random_state=0).fit(X, y).predictive_law_
-    assert law.between is not None
-    assert law.density is None
+    model = SWSGPRegressor(random_state=0).fit(X, y)
+    assert model.predictive_law_.levels is not None
+    assert model.predictive_law_.density is None
+    new = np.random.default_rng(1).random((300, 3))
+    truth = np.sin(7.0 * new[:, 0]) * new[:, 1]
+    lower, upper = model.predict_interval(new)
+    assert np.mean((lower <= truth) & (truth <= upper)) > 0.9
+    assert np.median(upper - lower) < y.std()
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -15,6 +15,7 @@ from scipy.optimize.elementwise import find_root
 from scipy.special import ndtr, ndtri
 
 from skswsgp._compiled.threads import index_blocks
+from skswsgp._law.levels import Levels
 from skswsgp._law.local_density import LocalDensity, NearTargets, near_targets
 from skswsgp._law.shape import GAUSSIAN
 from skswsgp._law.widths import NEAR, Nearness, ResidualSizes
@@ -38,8 +39,7 @@ class PredictiveLaw(NamedTuple):
     process_range: np.ndarray
     sizes: ResidualSizes | None  # None where no scale varies
     density: LocalDensity | None  # None where near targets have no share
-    # (Q,) s between groups of rows that are alike, as on a grid, None without groups
-    between: np.ndarray | None = None
+    levels: Levels | None = None  # of a grid, None without one
     waves: tuple = ()  # Q `Waves` along columns
 
     def __repr__(self):
@@ -110,11 +110,16 @@ class PredictiveLaw(NamedTuple):
         if self.coefficients[1].any():
             logs = self.sizes.logarithms(near.nearest(NEAR + 1))
         less, more = shares_within(process, self.process_range)
-        factor = beyond(self.factor(logs, columns, fade), more, self.between)
-        law = Observations(mean, process, factor, more, self.shapes)
+        between = None if self.levels is None else self.levels.scale
+        factor = beyond(self.factor(logs, columns, fade), more, between)
+        fade, known = np.repeat(fade[:, None], mean.shape[1], axis=1), more
+        if self.levels is not None:
+            total = np.maximum(factor**2, self.levels.between(columns) / process**2)
+            share, factor = factor**2 / total, np.sqrt(total)
+            fade, known = fade * share, more * share
+        law = Observations(mean, process, factor, known, self.shapes)
         if near is None or self.density is None:
             return law
-        fade = np.repeat(fade[:, None], mean.shape[1], axis=1)
         near = near_targets(self.density, near.nearest(NEAR), fade, mean)
         return law._replace(near=near.kept_where_wide(less * more, law.scale))
 
@@ -132,7 +137,7 @@ def shares_within(process, process_range):
 def beyond(scales, share, between):
     """Return s (n, Q) where rows left out tell only a share (n, Q) of a row.
 
-    It goes to that `between` groups, or to 1 from below where there are no groups.
+    It goes to that `between` levels (Q,), or to 1 from below where there are none.
     """
     if between is not None:
         return scales**share * between ** (1.0 - share)

@@ -10,9 +10,10 @@ from skswsgp._kernel_search.climb import FIRST_ROWS
 from skswsgp._kernel_search.kernel_learning import count_few_rows, evidence_work
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._law import fit_law
+from skswsgp._law.levels import alike_squares, find_levels
 from skswsgp._point.state import Model
 from skswsgp._posterior import left_out
-from skswsgp._posterior.kernel_uncertainty import KINDS, group_squares, left_out_squares
+from skswsgp._posterior.kernel_uncertainty import left_out_squares
 from skswsgp._posterior.prediction import nearest_points, with_points
 from skswsgp._rows.columns import is_identity
 from skswsgp._rows.data import TrainingRows
@@ -155,11 +156,11 @@ def law_of_residuals(residuals, points, around, data, sample, trained, settings,
     judged = residuals.at(sample) if around is None else residuals
     columns, y = data.take(sample).columns, data.y[sample]
     law, observations = fit_law.fit_law(judged, around, columns)
-    widening, between = widening_of_few(law, data, trained, settings, rng)
-    law = law.widened(widening)._replace(between=between)
+    widening, levels, vouch = widening_of_few(law, data, trained, settings, rng)
+    law = law.widened(widening)._replace(levels=levels)
     observations = observations._replace(factor=observations.factor * widening)
     score = observations.normal_scores(y)
-    if points is None or around is None or between is not None:
+    if points is None or around is None or vouch:
         return law, score
     errors = np.empty_like(points.targets)
     errors[points.group] = data.y - residuals.mean
@@ -173,14 +174,14 @@ def widening_of_few(law, data, trained, settings, rng):
     A law that was learned from errors grows as these do when rows are taken out of the
     kernel's parameters. Otherwise deviations grow to these errors, or stay as they are.
     Either way they grow by `width_of_next`, for so few rows tell neither the mean nor
-    the variance of y, unless the noise is known. The second factors (Q,), or None, are
-    those between groups of rows that are alike.
+    the variance of y, unless the noise is known. Returned as well are the `Levels` of
+    the rows or None, and whether rows that are alike vouch for each other.
     """
     X, y, Q = data.inputs.astype(np.float64), data.y, data.y.shape[1]
     few = len(X) <= count_few_rows(X.shape[1], Q, settings.tuning.part_work)
     optimal = settings.learn_kernel and not settings.solver.takes_steps
-    if not optimal or not few:
-        return np.ones(Q), None  # parameters are no optimum, or hardly know a row
+    if not optimal or not few:  # parameters are no optimum, or hardly know a row
+        return np.ones(Q), None, False
     noise = np.broadcast_to(trained["noise_variance_"], Q).astype(np.float64)
     ratios = np.broadcast_to(1.0 / data.weight[:, None], y.shape)
     work = evidence_work(min(len(X), FIRST_ROWS), X.shape[1], Q)
@@ -188,20 +189,18 @@ def widening_of_few(law, data, trained, settings, rng):
     turn = not (dear or is_identity(trained["linear_map_"]))
     best = LogPosterior(trained["kernel_"], noise, X, y, ratios, turn=turn)
     how = settings.known_noise is not None, settings.kernel is None
+    scales = length_scales(best.kernel, X.shape[1], otherwise=np.inf)
+    metric, most = trained["linear_map_"] / scales, settings.tuning.part_work
     # rows of no level of a block have the variance of one that is drawn
     blocks = [one for one in trained["_support"].categories if one.order is None]
     with one_blas_thread():
         squares = left_out_squares(best, rng, *how)
-        groups = [None if blocks else group_squares(best, rng, one) for one in KINDS]
-    unknown = 1.0 if settings.known_noise is not None else width_of_next(len(X))
-    if squares is None:
-        return np.full(Q, unknown), None
+        unknown = 1.0 if settings.known_noise is not None else width_of_next(len(X))
+        if squares is None:
+            return np.full(Q, unknown), None, False
+        alike = None if blocks else alike_squares(best)
+        levels = find_levels(best, data.columns, metric, most)
     before, after = np.maximum(squares, np.finfo(float).tiny)  # y may be constant
-    alike, between = groups
-    between = alike if between is None else between
-    if between is not None:
-        between = unknown * np.sqrt(between * after / before)
-    if alike is not None:  # columns are idle, and rows vouch for each other
-        after = np.maximum(after, alike)
+    after = after if alike is None else np.maximum(after, alike)
     usual = np.where(law.is_learned, before, np.minimum(after, 1.0))
-    return unknown * np.sqrt(after / usual), between
+    return unknown * np.sqrt(after / usual), levels, alike is not None

@@ -4,24 +4,17 @@ Predictions of a row from the others use a kernel and a noise that were fitted t
 row, too. So the rows are split into folds. For each fold the parameters of the kernel,
 the noise, and a map of few columns move from their optimum to that of the other rows.
 The form of the kernel stays.
-
-On a grid they also use rows like it, which a new row between the levels does not have.
-So whole groups of such rows are left out as well.
 """
 
 import numpy as np
 from scipy.linalg import cho_solve
-from scipy.sparse.csgraph import connected_components
 
 from skswsgp._kernel_search.climb import ENOUGH, FIRST_ROWS, LAST_STEPS, LAST_WIDTHS
 from skswsgp._kernel_search.marginal_likelihood import factorised
-from skswsgp._rows.column_scale import HARDLY_CHANGED
 
 FOLDS = 5  # with ten, intervals of skewed targets held less
 # Least product of rows and folds: without a fifth of 40 rows a kernel is much worse
 ROWS_TIMES_FOLDS = 400
-ALIKE = 1.0 - 1e-6  # correlation of f at rows that no column of the kernel tells apart
-KINDS = ALIKE, HARDLY_CHANGED  # of groups of rows, by the least correlation of f
 
 
 def left_out_squares(best, rng, noise_is_known=False, flat=True):
@@ -58,33 +51,6 @@ def left_out_squares(best, rng, noise_is_known=False, flat=True):
     except np.linalg.LinAlgError:
         return None
     return np.stack([before, before * np.maximum(np.median(growth, axis=0), 1.0)])
-
-
-def group_squares(best, rng, least):
-    """Return mean squares (Q,) of errors of whole groups left out, or None for none.
-
-    Two rows are in a group where the correlation of their f is more than `least`, or
-    where a chain of such rows leads from one to the other. So the rows of a level are,
-    if no other column matters. There must be three groups of two rows or more, and no
-    row alone. Of rows that are ALIKE half may be alone, but none is chained: rows that
-    differ in idle columns are all alike, and rows that are near by chance are not. The
-    errors are standardised. The other arguments are those of `left_out_squares`.
-    """
-    K, N = best.kernel(best.X), len(best.X)
-    scale = np.sqrt(np.diag(K))
-    near = K > least * np.outer(scale, scale)
-    n, group = connected_components(near)
-    size, most_alone = np.bincount(group), 0.5 if least >= ALIKE else 0.0
-    chained = least >= ALIKE and not near[group[:, None] == group].all()
-    if chained or np.sum(size > 1) < 3 or np.mean(size[group] == 1) > most_alone:
-        return None
-    fold_of = (rng.permutation(n) % count_folds(N))[group]
-    folds = [fold_of == fold for fold in np.unique(fold_of)]
-    try:
-        squares = [squares_of_new(best, best.start, gone) for gone in folds]
-    except np.linalg.LinAlgError:
-        return None
-    return np.average(squares, axis=0, weights=np.sum(folds, axis=1))
 
 
 def count_folds(n_rows):

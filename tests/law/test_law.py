@@ -7,6 +7,7 @@ from scipy import stats
 
 from skswsgp._law.fit_law import is_likelier
 from skswsgp._law.law import Observations, PredictiveLaw, gaussian_law
+from skswsgp._law.levels import Levels
 from skswsgp._law.local_density import LocalDensity, NearTargets, near_targets
 from skswsgp._law.shape import GAUSSIAN, fit_shape, make_shape
 from skswsgp._law.widths import Nearness, measure_distances
@@ -219,14 +220,22 @@ def test_a_law_fades_where_the_process_knows_less_than_of_rows_left_out():
     assert_allclose(wide.factor, 3.0)  # no deviation becomes smaller
 
 
-def test_between_groups_the_law_is_that_of_groups_left_out():
-    for factor in (0.5, 3.0):
-        law = law_of(0.1, 0.4, factor)._replace(between=np.array([0.2, 7.0]))
-        assert_allclose(observations_at(law, 0.4).factor, factor)
-        middle = np.sqrt(np.sqrt(factor) * np.array([[0.2, 7.0]]) ** 1.5)
-        assert_allclose(observations_at(law, 0.8).factor, middle)
-        far = observations_at(law, 40.0)
-        assert_allclose(far.factor, [[0.2, 7.0]], rtol=1e-3)
+def test_between_levels_the_law_has_the_errors_between_them():
+    squares = np.array([[0.3, 0.01], [0.3, 0.01]])
+    values = (np.array([-1.0, 1.0]),)
+    levels = Levels(np.ones((3, 1)), values, (squares,), np.array([0.2, 7.0]))
+    plain = law_of(0.1, 0.4, 0.5, spread=1e-6)
+    law = plain._replace(levels=levels)
+    one, other = (observations_at(each, 0.4) for each in (law, plain))
+    assert_allclose(one.scale[:, 0] ** 2, 0.3)
+    assert_allclose(one.scale[:, 1], other.scale[:, 1])  # wider than these errors
+    share = (other.scale / one.scale) ** 2  # of what rows left out tell
+    assert_allclose(one.known, other.known * share)
+    assert_allclose(one.share(0), other.share(0) * share[:, 0])
+    far = observations_at(
+        law._replace(levels=levels._replace(squares=(0 * squares,))), 40.0
+    )
+    assert_allclose(far.factor, [[0.2, 7.0]], rtol=1e-3)  # where no row left out was
 
 
 def test_near_targets_fade_where_the_process_knows_more_than_of_rows_left_out():

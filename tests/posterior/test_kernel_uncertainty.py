@@ -9,13 +9,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from skswsgp import SWSGPRegressor
 from skswsgp._kernel_search.marginal_likelihood import LogPosterior
 from skswsgp._posterior import kernel_uncertainty
-from skswsgp._posterior.kernel_uncertainty import (
-    ALIKE,
-    group_squares,
-    left_out_squares,
-    squares_of_new,
-)
-from skswsgp._rows.column_scale import HARDLY_CHANGED
+from skswsgp._posterior.kernel_uncertainty import left_out_squares, squares_of_new
 
 N, D = 40, 4
 
@@ -55,10 +49,6 @@ def draws():
 
 def squares(rows, *how, **names):
     return left_out_squares(LogPosterior(*rows), draws(), *how, **names)
-
-
-def of_groups(rows, least):
-    return group_squares(LogPosterior(*rows), draws(), least)
 
 
 def test_rows_of_a_fold_are_predicted_from_the_others(rows):
@@ -198,55 +188,3 @@ def test_a_given_kernel_stays_as_sure_as_it_is():
     y = X[:, 0] + 0.1 * rng.standard_normal(60)
     model = SWSGPRegressor(learn_kernel=False, random_state=0).fit(X, y)
     assert_allclose(model.predictive_law_.scale_range, 1.0)
-
-
-def grid(levels, rng):
-    """Return a kernel whose second column hardly matters, noise, X, y and ratios."""
-    X = np.stack(np.meshgrid(np.linspace(0.0, 1.0, levels), np.arange(8.0)), -1)
-    X = rng.permutation(X.reshape(-1, 2))
-    kernel, ones = ConstantKernel(2.0) * RBF([0.15, 1e5]), np.ones((len(X), 1))
-    return kernel, np.array([0.01]), X, rng.standard_normal((len(X), 1)), ones
-
-
-@pytest.mark.parametrize("least", [ALIKE, HARDLY_CHANGED])
-def test_all_rows_of_a_level_are_left_out_together(rng, least):
-    kernel, noise, X, y, ratios = rows = grid(5, rng)
-    errors = [by_hand(rows, X[:, 0] == level, kernel, noise) for level in set(X[:, 0])]
-    found = of_groups(rows, least)
-    assert_allclose(found, np.mean(np.square(np.concatenate(errors))))
-    twice = kernel, np.tile(noise, 2), X, np.tile(y, 2), np.tile(ratios, 2)
-    assert_allclose(of_groups(twice, least), np.tile(found, 2))
-
-
-@pytest.mark.parametrize("least", [ALIKE, HARDLY_CHANGED])
-def test_there_are_no_groups_of_rows_that_differ_or_are_all_alike(rng, least):
-    kernel, noise, X, y, ratios = grid(5, rng)
-    assert of_groups((kernel, noise, 1e6 * X, y, ratios), least) is None
-    assert of_groups((kernel, noise, 1e-4 * X, y, ratios), least) is None
-    assert of_groups(grid(2, rng), least) is None
-    assert of_groups((kernel, noise, X, y, -ratios), least) is None
-
-
-def test_levels_that_are_one_chain_have_rows_that_no_column_tells_apart(rng):
-    kernel, noise, X, y, ratios = grid(30, rng)  # neighbouring levels have .974
-    rows = kernel, noise, 0.3 * X, y, ratios
-    assert of_groups(rows, HARDLY_CHANGED) is None
-    assert of_groups(rows, ALIKE) is not None
-
-
-def test_rows_that_are_near_by_chance_are_no_groups(rng):
-    x = np.exp(1.5 * rng.normal(size=(300, 1)))
-    y, ratios = np.sqrt(x), np.ones((300, 1))
-    kernel, noise = ConstantKernel(10.0) * RBF(20.0), np.array([1e-4])
-    near = kernel(x) > 10.0 * ALIKE
-    assert np.mean(near.sum(axis=0) > 1) > 0.5  # most have others beside them
-    assert of_groups((kernel, noise, x, y, ratios), ALIKE) is None
-
-
-def test_some_rows_may_be_like_no_other_but_not_most(rng):
-    kernel, noise, X, y, ratios = grid(20, rng)
-    one_each = X[:, 1] == 0.0
-    for share, found in ((0.5, True), (0.96, False)):
-        kept = one_each | (X[:, 0] > share)  # levels of less than that have one row
-        few = kernel, noise, X[kept], y[kept], ratios[kept]
-        assert (of_groups(few, ALIKE) is not None) == found
