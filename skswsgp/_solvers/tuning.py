@@ -71,9 +71,9 @@ class Tuning(NamedTuple):
 
     # --- exact means, where every row is an inducing point
     # Pairs of points, times columns and 18 for the rest of a kernel value, and times
-    # the groups of outputs of like noise, up to which n_neighbors="auto" tries exact
-    # means. A product with the covariance of 36,690 points of eight columns takes 0.7 s
-    # on two cores. With little noise a fit takes 80 of them, which is a minute.
+    # the latent functions, up to which n_neighbors="auto" tries exact means. A product
+    # with the covariance of 36,690 points of eight columns takes 0.7 s on two cores.
+    # With little noise a fit takes 80 of them, which is a minute.
     mean_work: float = 3.5e10
     # Rows up to which each uses all points, in dense matrices: K of so many rows is
     # factorised in some 12 ms at each call of `predict`.
