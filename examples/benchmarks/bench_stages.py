@@ -201,7 +201,7 @@ REGRESSION_STAGES = {
     ),
     "near targets": Stage(fit_law, "add_near_targets", unchanged),
     "rows left out of the kernel": Stage(learn, "left_out_squares", no_growth),
-    "groups of rows left out": Stage(learn, "group_squares", always(None)),
+    "levels left out": Stage(learn, "find_levels", always(None)),
 }
 LABEL_STAGES = {
     name: REGRESSION_STAGES[name]

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.base import clone
 
-from skswsgp._covariance.compile import params_in_units
+from skswsgp._covariance.compile import compile_kernel, params_in_units
 from skswsgp._kernel_search import climb, holdout
 from skswsgp._kernel_search.kernel_learning import (
     RATE,
@@ -65,6 +65,7 @@ def learn_kernel(
     X, y, weight, count = statistics.distinct_observations(data)
     spread = statistics.feature_spread(X, rng, dtype=options.dtype)
     start = default_kernel(spread) if kernel is None else kernel
+    compile_kernel(start, X.shape[1], options.dtype)  # raises an error before any work
     start = KernelFit(clone(start), np.zeros(y.shape[1]) + noise_variance)
     if len(X) == 1:
         return start

@@ -192,14 +192,16 @@ def widening_of_few(law, data, trained, settings, rng):
     scales = length_scales(best.kernel, X.shape[1], otherwise=np.inf)
     metric, most = trained["linear_map_"] / scales, settings.tuning.part_work
     # rows of no level of a block have the variance of one that is drawn
-    blocks = [one for one in trained["_support"].categories if one.order is None]
+    categories = trained["_support"].categories
+    blocks = [one for one in categories if one.order is None]
     with one_blas_thread():
         squares = left_out_squares(best, rng, *how)
         unknown = 1.0 if settings.known_noise is not None else width_of_next(len(X))
         if squares is None:
             return np.full(Q, unknown), None, False
         alike = None if blocks else alike_squares(best)
-        levels = find_levels(best, data.columns, metric, most)
+        known = data.columns, metric, most  # new levels of a category are drawn
+        levels = None if categories else find_levels(best, *known)
     before, after = np.maximum(squares, np.finfo(float).tiny)  # y may be constant
     after = after if alike is None else np.maximum(after, alike)
     usual = np.where(law.is_learned, before, np.minimum(after, 1.0))

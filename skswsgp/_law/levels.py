@@ -52,16 +52,16 @@ def find_levels(best, columns, metric, most_work):
     `metric` (D, D') takes columns (n, D) to units of length-scales. Directions along
     which f changes most come first, and others as long as the systems of all cost
     `most_work` elementary operations. Rows of a level differ by less than a millionth
-    of a length-scale.
+    of the range of all rows.
     """
     spread = columns.std(axis=0)
     spread[spread == 0.0] = 1.0
-    axes, units, _ = np.linalg.svd(spread[:, None] * metric, full_matrices=False)
-    directions, found = axes * units / spread[:, None], []
-    for direction in directions.T:
-        x = columns @ direction
+    axes = np.linalg.svd(spread[:, None] * metric, full_matrices=False)[0]
+    found = []
+    for axis in (axes / spread[:, None]).T:
+        direction = axis / (np.ptp(columns @ axis) or 1.0)
         values, numbers, sizes = np.unique(
-            np.round(x, 6), return_inverse=True, return_counts=True
+            np.round(columns @ direction, 6), return_inverse=True, return_counts=True
         )
         if not are_levels(sizes):
             continue

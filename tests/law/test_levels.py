@@ -114,7 +114,7 @@ def test_levels_are_found_along_principal_directions(rng):
     assert_allclose(np.ptp(found.directions[:, 0]), 0.0, atol=1e-12)
     assert [len(values) for values in found.values] == [15, 15]
     straight = find_levels(posterior_of(X, y), X, METRIC, WORK)
-    assert_allclose(np.abs(straight.directions), METRIC, atol=1e-12)
+    assert_allclose(np.abs(straight.directions), np.eye(2), atol=1e-12)
     assert [len(values) for values in straight.values] == [8, 8]
 
 
@@ -141,6 +141,12 @@ def test_random_rows_have_no_levels(rng):
     found = find_levels(posterior_of(X, y), X, METRIC, WORK)
     assert [len(values) for values in found.values] == [6]
     assert find_levels(posterior_of(X, y), X, METRIC, 1e3) is None  # too dear
+
+
+def test_rows_that_f_hardly_tells_apart_are_no_levels(rng):
+    """Length-scales of a straight line are thousands of times the range of columns."""
+    X = rng.uniform(size=(300, 2))
+    assert find_levels(posterior_of(X, X[:, :1]), X, 1e-5 * METRIC, WORK) is None
 
 
 @pytest.mark.parametrize(
